@@ -1,0 +1,5 @@
+"""`python -m prosa` is the same program as `prosa`."""
+
+from prosa.cli.app import main
+
+main()

@@ -1,0 +1,89 @@
+"""Event bodies: canonical msgpack, compressed with zstd; old versions are lifted when they are read.
+
+Canonical: fields in the order of the class, defaults omitted, so the same event gives the same bytes. The hash
+covers the uncompressed bytes as they were written; they are never encoded again to be verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import zstandard
+
+from prosa.events.catalogue import EVENTS, Event
+from prosa.events.errors import DamageError, UpgradeError
+
+LEVEL = 3
+BODY_LIMIT = 64 * 1024 * 1024
+"""No body is larger; a stored frame that claims more is damage."""
+
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+UPCASTS: Mapping[tuple[str, int], Upcast] = {}
+"""(type, version) → the same body in the next version."""
+
+BY_TYPE: dict[str, type[Event]] = {event.TYPE: event for event in EVENTS}
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+_compressor = zstandard.ZstdCompressor(level=LEVEL)
+_decompressor = zstandard.ZstdDecompressor()
+
+T = TypeVar("T")
+
+
+def encode(body: msgspec.Struct) -> bytes:
+    """Canonical bytes of an event's body, or of a part of one."""
+    return _encoder.encode(body)
+
+
+def pack(body: bytes) -> bytes:
+    """The body as it is stored: a zstd frame, or itself where that is no smaller."""
+    stored = _compressor.compress(body)
+    return stored if len(stored) < len(body) else body
+
+
+def unpack(stored: bytes) -> bytes:
+    """The body from its stored form; a msgpack map never starts like a zstd frame. Raises DamageError."""
+    if not stored.startswith(zstandard.FRAME_HEADER):
+        return stored
+    try:
+        if zstandard.frame_content_size(stored) > BODY_LIMIT:
+            raise DamageError(f"An event body claims more than {BODY_LIMIT:,} bytes.")
+        return _decompressor.decompress(stored)
+    except zstandard.ZstdError as bad:
+        raise DamageError(f"An event body cannot be decompressed: {bad}.") from None
+
+
+def decode_as(kind: type[T], body: bytes) -> T:
+    """A body as any struct that has some of its fields: a lean one skips what it does not name."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    return decoder.decode(body)  # type: ignore[no-any-return]
+
+
+def known(kind: str, version: int) -> bool:
+    """Whether this prosa understands a type of event."""
+    return kind in BY_TYPE and version <= BY_TYPE[kind].VERSION
+
+
+def decode(kind: str, version: int, body: bytes) -> Event:
+    """The event in its present version. Raises UpgradeError for a type or version of a newer prosa."""
+    if not known(kind, version):
+        raise UpgradeError(
+            f"The log has an event of type {kind} version {version}, which this prosa does not know.",
+            "Nothing was changed.",
+            "Upgrade prosa and try again.",
+        )
+    cls = BY_TYPE[kind]
+    try:
+        if version == cls.VERSION:
+            return decode_as(cls, body)
+        old = msgspec.msgpack.decode(body)
+        for step in range(version, cls.VERSION):
+            old = UPCASTS[kind, step](old)
+        return msgspec.convert(old, cls)
+    except msgspec.DecodeError as bad:
+        raise DamageError(f"The body of a {kind} event cannot be read: {bad}.") from None

@@ -1,0 +1,59 @@
+"""Opening prosa's own SQLite files. apsw only: a second SQLite library on one file in one process loses its locks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from prosa.events.errors import DamageError, ProsaError
+from prosa.events.filesystem import network_type
+from prosa.events.home import private_file
+
+BUSY_MS = 10_000
+
+
+class Database(apsw.Connection):
+    """A connection whose rows have the types of their tables: those are STRICT, and the reader knows them."""
+
+    if TYPE_CHECKING:
+
+        def execute(self, statements: str, bindings: Any = None) -> Any: ...  # type: ignore[override]
+
+
+def connect(path: Path, *, create: bool = False, read_only: bool = False, busy_ms: int = BUSY_MS) -> Database:
+    """One connection. Raises FileNotFoundError without `create` where there is no file; DamageError where it is none."""
+    if create:
+        private_file(path)
+    elif not path.exists():
+        raise FileNotFoundError(path)
+    flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+    try:
+        db = Database(str(path), flags=flags)
+        db.set_busy_timeout(busy_ms)
+        db.pragma("schema_version")
+    except (apsw.NotADBError, apsw.CorruptError) as bad:
+        raise DamageError(f"{path} is no database any more: {bad}.") from None
+    except apsw.CantOpenError:
+        raise ProsaError(f"{path} cannot be opened.", next_step="Check its owner and permissions.") from None
+    return db
+
+
+def refuse_network(folder: Path) -> None:
+    """Raises ProsaError where a database in write-ahead mode could be damaged by another host."""
+    kind = network_type(folder)
+    if kind:
+        raise ProsaError(
+            f"{folder} lies on a network file system ({kind}), where SQLite's write-ahead log can be damaged.",
+            "Nothing was written.",
+            "Set PROSA_HOME to a folder on a local disk; machines are joined by sync, not by a shared folder.",
+        )
+
+
+def use_wal(db: Database, *, synchronous: str) -> None:
+    """Write-ahead mode with a bounded log file."""
+    if db.pragma("journal_mode") != "wal":
+        db.pragma("journal_mode", "wal")
+    db.pragma("synchronous", synchronous)
+    db.pragma("journal_size_limit", 4 * 1024 * 1024)
