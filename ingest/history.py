@@ -1,0 +1,80 @@
+"""What the log already says about a session: its revisions, the raws they were read from, where its stream ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from prosa.events.catalogue import RawPreserved, SessionExtended, SessionParsed, SessionPart
+from prosa.events.log import Log, Recorded
+
+
+class KnownRevision(NamedTuple):
+    """A revision of this installation's origin, as its last event left it."""
+
+    revision: int
+    surface: str
+    parser: str
+    raw: str
+    positions: tuple[int, ...]
+    """Of the events that make it."""
+
+
+class History:
+    """One session's stream."""
+
+    def __init__(self, log: Log, key: str) -> None:
+        self._log = log
+        self.stream = f"session-{key}"
+        self.version = 0
+        """Of the stream in the shared origin."""
+        self.revisions: dict[int, KnownRevision] = {}
+        self.raws: dict[str, RawPreserved] = {}
+        """Every raw ever preserved, of any origin."""
+        self.parsed: set[tuple[str, str]] = set()
+        """(raw, parser) of every parse of any origin."""
+        self.erased = False
+        own = log.shared.number
+        parts: list[int] = []
+        for recorded in log.stream(self.stream):
+            if recorded.origin == own:
+                self.version = recorded.stream_version
+            if recorded.type == SessionPart.TYPE:
+                if recorded.origin == own:
+                    parts.append(recorded.position)
+            elif recorded.type in (SessionParsed.TYPE, SessionExtended.TYPE):
+                self._ending(recorded, parts if recorded.origin == own else None)
+            elif recorded.type == RawPreserved.TYPE and not recorded.erased:
+                event = recorded.event()
+                assert isinstance(event, RawPreserved)
+                self.raws[event.sha256] = event
+
+    def _ending(self, recorded: Recorded, parts: list[int] | None) -> None:
+        if recorded.erased:
+            self.erased = True
+            return
+        event = recorded.event()
+        assert isinstance(event, SessionParsed)
+        self.erased = False
+        self.parsed.add((event.raw, event.parser))
+        if parts is None:
+            return
+        mine = parts[len(parts) - event.parts :]
+        parts.clear()
+        before = self.revisions.get(event.revision) if isinstance(event, SessionExtended) else None
+        self.revisions[event.revision] = KnownRevision(
+            event.revision,
+            event.surface,
+            event.parser,
+            event.raw,
+            (*(before.positions if before else ()), *mine, recorded.position),
+        )
+
+    def facts(self, revision: KnownRevision) -> Iterator[SessionParsed | SessionPart]:
+        """The revision's events, in order."""
+        for position in revision.positions:
+            recorded = self._log.at(position)
+            if recorded is not None and not recorded.erased:
+                event = recorded.event()
+                assert isinstance(event, (SessionParsed, SessionPart))
+                yield event

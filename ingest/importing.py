@@ -1,0 +1,448 @@
+"""One source at a time: read, hash, preserve, parse; the events come out ready to append.
+
+The raw is durable before the event that names it is handed on. What a session's stream holds already is asked from
+the log, so a content that was seen before costs a reading and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from itertools import chain
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from prosa.events.catalogue import Event, RawPreserved, SessionExtended, SessionParsed, SessionPart
+from prosa.events.errors import DamageError
+from prosa.events.facts import Facts, Header
+from prosa.events.log import Draft, Log, Prepared, prepare
+from prosa.events.raw import RawStore, Stored
+from prosa.ingest.cache import SavedFold
+from prosa.ingest.history import History, KnownRevision
+from prosa.ingest.importer import FileStat, Fold, Identity, Raw, Source, Trouble
+from prosa.ingest.parts import Known, Parts, settled
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as HASH
+
+SMALL = 8 * 1024 * 1024
+"""A raw up to this size is read into memory and parsed from its start; a larger one is streamed, its fold kept."""
+
+Status = Literal["imported", "extended", "reparsed", "unchanged", "rejected", "failed", "later"]
+"""later: another source of the same session was read in this run; read this one when that is in the log."""
+
+
+RANK: tuple[Status, ...] = ("later", "failed", "imported", "extended", "reparsed", "unchanged", "rejected")
+"""Of several sessions in one source, the first of these that one has is the source's."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A source to read. `profile` is the home it lies in."""
+
+    source: Source
+    profile: str
+
+
+class Reparse(msgspec.Struct, frozen=True):
+    """A preserved raw to parse again: its parser is newer, or the user asked."""
+
+    identity: Identity
+    profile: str
+    revision: int
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a source. Comes behind its events."""
+
+    agent: str
+    path: str
+    profile: str
+    status: Status
+    files: tuple[FileStat, ...] = ()
+    sessions: tuple[str, ...] = ()
+    sha256: str = ""
+    size: int = 0
+    reason: str | None = None
+    retry: bool = False
+    folds: tuple[SavedFold, ...] = ()
+    superseded: tuple[str, ...] = ()
+    """Raws whose content the new ones continue; to be removed once the events are in the log."""
+    cwds: tuple[str, ...] = ()
+
+
+Item = Prepared | Outcome
+FoldOf = Callable[[str, int], SavedFold | None]
+
+
+class _Done(NamedTuple):
+    """One session of a source."""
+
+    key: str
+    status: Status
+    raw: str
+    size: int
+    reason: str | None = None
+    fold: SavedFold | None = None
+    superseded: str | None = None
+    cwd: str | None = None
+
+
+class _Parse(NamedTuple):
+    """One parse under way. `resumed`: the fold goes on from a saved state, so what it takes is all new."""
+
+    raw: Raw
+    profile: str
+    history: History
+    base: KnownRevision | None
+    fold: Fold
+    resumed: bool = False
+
+
+class Importing:
+    """Reads sources with the importers given; `log` is only read here."""
+
+    def __init__(self, importers: Mapping[str, ModuleType], log: Log, store: RawStore, fold_of: FoldOf) -> None:
+        self._importers, self._log, self._store, self._fold_of = importers, log, store, fold_of
+        self._told: set[str] = set()
+        """Sessions whose events may not be in the log yet."""
+
+    def run(self, job: Job | Reparse) -> Iterator[Item]:
+        """Events of one job in the order to append, then its outcome."""
+        if isinstance(job, Reparse):
+            yield from self._reparse(job)
+            return
+        source = job.source
+        troubles: list[Trouble] = []
+        done: list[_Done] = []
+        try:
+            for raw in self._importers[source.agent].raws(source, troubles.append):
+                for item in self._raw(raw, job.profile):
+                    if isinstance(item, _Done):
+                        done.append(item)
+                    else:
+                        yield item
+        except (OSError, DamageError) as bad:
+            reason = f"{type(bad).__name__}: {bad.strerror}" if isinstance(bad, OSError) else str(bad)
+            troubles.append(Trouble(source.agent, source.path, reason, retry=isinstance(bad, FileNotFoundError)))
+        yield _outcome(job, done, troubles)
+
+    # one session's raw
+
+    def _raw(self, raw: Raw, profile: str) -> Iterator[Prepared | _Done]:
+        if raw.identity.key in self._told:
+            yield _Done(raw.identity.key, "later", "", 0)
+            return
+        history = History(self._log, raw.identity.key)
+        if history.erased:
+            yield _Done(raw.identity.key, "rejected", "", 0, "erased on request")
+            return
+        pieces = iter(raw.chunks())
+        head: list[bytes] = []
+        size = 0
+        for piece in pieces:
+            head.append(piece)
+            size += len(piece)
+            if size > SMALL:
+                break
+        else:
+            yield from self._small(raw, profile, history, b"".join(head))
+            return
+        yield from self._large(raw, profile, history, chain(head, pieces))
+
+    def _small(self, raw: Raw, profile: str, history: History, data: bytes) -> Iterator[Prepared | _Done]:
+        """In memory, from the start."""
+        digest = sha256(data).hexdigest()
+        key, module = raw.identity.key, self._importers[raw.identity.agent]
+        if not data:
+            yield _Done(key, "rejected", digest, 0, "empty")
+            return
+        hash_at: Callable[[int], str | None] = lambda size: sha256(data[:size]).hexdigest()  # noqa: E731
+        base, same = self._place(history, digest, len(data), hash_at, module.PARSER)
+        if same is not None:
+            yield _Done(key, "unchanged", digest, len(data), same or None)
+            return
+        fold: Fold = module.fold(raw.identity)
+        fold.feed(data)
+        fold.end()
+        if base is None and _is_nothing(fold):
+            yield _Done(key, "rejected", digest, len(data), "not a transcript")
+            return
+        stored = self._preserve(history, digest, data)
+        yield from self._tell(_Parse(raw, profile, history, base, fold), lambda: stored, None)
+
+    def _large(self, raw: Raw, profile: str, history: History, pieces: Iterable[bytes]) -> Iterator[Prepared | _Done]:
+        """Twice through the source: hash and decide, then store and parse only what is new."""
+        key, module = raw.identity.key, self._importers[raw.identity.agent]
+        hashes = _hash_at(pieces, {known.size for known in history.raws.values()})
+        size, whole = max(hashes.items())
+        digest = whole.hexdigest()
+
+        def hash_at(place: int) -> str | None:
+            return hashes[place].hexdigest() if place in hashes else None
+
+        base, same = self._place(history, digest, size, hash_at, module.PARSER)
+        if same is not None:
+            yield _Done(key, "unchanged", digest, size, same or None)
+            return
+        fold, skip, resumed = self._large_fold(raw, history, base)
+        parse = _Parse(raw, profile, history, base, fold, resumed)
+        old = history.raws[base.raw] if base else None
+        if old is not None:
+            stored: Stored | None = Stored(old.sha256, old.size, old.stored)
+            if old.sha256 != digest:
+                tail = _checked(_between(raw, old.size, size), hashes[old.size], digest)
+                stored = self._store.extend(Stored(old.sha256, old.size, old.stored), tail, digest, size)
+            if stored is not None:
+                kept = stored
+                rest = _checked(_between(raw, skip, size), hashes[skip] if skip else sha256(), digest)
+                yield from self._tell(parse, lambda: kept, rest)
+                return
+        writer = self._store.writer(size)
+        done: list[Stored] = []
+
+        def storing() -> Iterator[bytes]:
+            place = 0
+            for piece in _checked(_between(raw, 0, size), sha256(), digest):
+                writer.write(piece)
+                if place + len(piece) > skip:
+                    yield piece[max(0, skip - place) :]
+                place += len(piece)
+            done.append(self._store.keep(writer))
+
+        try:
+            yield from self._tell(parse, lambda: done[0], storing())
+        finally:
+            if not done:
+                writer.discard()
+
+    def _place(
+        self, history: History, digest: str, size: int, hash_at: Callable[[int], str | None], parser: str
+    ) -> tuple[KnownRevision | None, str | None]:
+        """The revision that the content is or continues; where there is nothing to say about it, why ("" or a text)."""
+        if (digest, parser) in history.parsed:
+            return None, ""
+        base = _continued(history, hash_at, size)
+        if base is None and self._is_known_prefix(history, digest, size):
+            return None, "shorter than what is preserved"
+        return base, None
+
+    def _large_fold(self, raw: Raw, history: History, base: KnownRevision | None) -> tuple[Fold, int, bool]:
+        """A fold, how many bytes it has behind it already, and whether it goes on from there."""
+        module = self._importers[raw.identity.agent]
+        saved = self._fold_of(raw.identity.key, base.revision) if base is not None else None
+        if base is None or saved is None:
+            return module.fold(raw.identity), 0, False
+        now = (module.PARSER, self._log.shared.number, history.version, base.raw)
+        if (saved.parser, saved.origin, saved.stream_version, saved.raw) != now:
+            return module.fold(raw.identity), 0, False
+        return module.fold(raw.identity, saved.state), history.raws[base.raw].size, True
+
+    def _preserve(self, history: History, digest: str, data: bytes) -> Stored:
+        old = history.raws.get(digest)
+        if old is not None and self._store.has(digest):
+            return Stored(digest, old.size, old.stored)
+        writer = self._store.writer(len(data))
+        try:
+            writer.write(data)
+            return self._store.keep(writer)
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _is_known_prefix(self, history: History, digest: str, size: int) -> bool:
+        """Whether the content is the beginning of a raw that is preserved: the file was cut, or is an older copy."""
+        for known in history.raws.values():
+            if known.size > size and self._store.has(known.sha256):
+                found = sha256()
+                try:
+                    for piece in self._store.read(known.sha256, size, whole=False):
+                        found.update(piece)
+                except (OSError, DamageError):
+                    continue
+                if found.hexdigest() == digest:
+                    return True
+        return False
+
+    # events
+
+    def _tell(
+        self, parse: _Parse, stored: Callable[[], Stored], pieces: Iterable[bytes] | None
+    ) -> Iterator[Prepared | _Done]:
+        """Feed the pieces (None: all was fed); then parts, raw_preserved, and the event that ends the parse.
+
+        `stored` is asked once all is fed: by then the raw is durable.
+        """
+        raw, history, base, fold = parse.raw, parse.history, parse.base, parse.fold
+        self._told.add(raw.identity.key)
+        known = Known(history.facts(base)) if base is not None and not parse.resumed else None
+        parts, count = Parts(), 0
+
+        def full() -> Iterator[Prepared]:
+            facts = settled(fold.take())
+            for part in parts.add(known.new(facts) if known else facts):
+                yield draft(_part(part))
+
+        def draft(event: Event) -> Prepared:
+            item = prepare(Draft(history.stream, history.version, event))
+            history.version += 1
+            return item
+
+        for piece in pieces or ():
+            fold.feed(piece)
+            for item in full():
+                yield item
+                count += 1
+        if pieces is not None:
+            fold.end()
+        for item in full():
+            yield item
+            count += 1
+        kept = stored()
+        identity, parser = raw.identity, self._importers[raw.identity.agent].PARSER
+        extends = base.raw if base is not None and base.raw != kept.sha256 else None
+        if kept.sha256 not in history.raws:
+            yield draft(
+                RawPreserved(
+                    session=identity.key, sha256=kept.sha256, size=kept.size, stored=kept.stored,
+                    verbatim=raw.verbatim, extends=extends,
+                )
+            )  # fmt: skip
+        rest, header = parts.rest(), fold.header()
+        revision = base.revision if base is not None else max(history.revisions, default=0) + 1
+        fields: dict[str, Any] = {
+            "session": identity.key, "agent": identity.agent, "id": identity.id, "scope": identity.scope,
+            "profile": parse.profile, "surface": raw.surface, "revision": revision, "parser": parser,
+            "raw": kept.sha256, "parts": count, "header": header, "turns": tuple(rest.turns),
+            "usage": tuple(rest.usage), "marks": tuple(rest.marks), "compactions": tuple(rest.compactions),
+        }  # fmt: skip
+        if base is None:
+            yield draft(SessionParsed(**fields))
+        else:
+            yield draft(SessionExtended(gone=known.gone() if known else (), **fields))
+        saved = None
+        state = fold.state() if kept.size > SMALL else None
+        if state is not None:
+            origin = self._log.shared.number
+            saved = SavedFold(identity.key, revision, parser, origin, history.version, kept.sha256, state)
+        status: Status = "imported" if base is None else "extended" if extends else "reparsed"
+        yield _Done(identity.key, status, kept.sha256, kept.size, None, saved, extends, header.cwd)
+
+    def _reparse(self, job: Reparse) -> Iterator[Item]:
+        """Parse a preserved raw again and append the difference."""
+        history = History(self._log, job.identity.key)
+        base = history.revisions.get(job.revision)
+        nothing = Outcome(agent=job.identity.agent, path=job.identity.key, profile=job.profile, status="unchanged")
+        if base is None or base.raw not in history.raws or not self._store.has(base.raw):
+            yield msgspec.structs.replace(nothing, reason="its raw copy is not here")
+            return
+        preserved = history.raws[base.raw]
+        raw = Raw(
+            job.identity,
+            lambda: self._store.read(base.raw, preserved.size),
+            verbatim=preserved.verbatim,
+            surface=base.surface,
+        )
+        fold = self._importers[job.identity.agent].fold(job.identity)
+        stored = Stored(preserved.sha256, preserved.size, preserved.stored)
+        try:
+            for item in self._tell(_Parse(raw, job.profile, history, base, fold), lambda: stored, raw.chunks()):
+                if isinstance(item, _Done):
+                    folds = (item.fold,) if item.fold else ()
+                    yield msgspec.structs.replace(nothing, status="reparsed", sessions=(item.key,), folds=folds)
+                else:
+                    yield item
+        except (OSError, DamageError) as bad:
+            yield msgspec.structs.replace(nothing, status="failed", reason=str(bad))
+
+
+def _outcome(job: Job, done: list[_Done], troubles: list[Trouble]) -> Outcome:
+    source = job.source
+    statuses: set[Status] = {item.status for item in done}
+    if troubles:
+        statuses.add("failed")
+    status: Status = next((name for name in RANK if name in statuses), "rejected")
+    reasons = [trouble.reason for trouble in troubles] + [item.reason for item in done if item.reason]
+    hashes = [item.raw for item in done]
+    digest = hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
+    return Outcome(
+        agent=source.agent,
+        path=source.path,
+        profile=job.profile,
+        status=status,
+        files=source.files,
+        sessions=tuple(item.key for item in done if item.status != "rejected"),
+        sha256=digest,
+        size=sum(item.size for item in done),
+        reason="; ".join(dict.fromkeys(reasons)) or ("nothing to import" if not done else None),
+        retry=any(trouble.retry for trouble in troubles),
+        folds=tuple(item.fold for item in done if item.fold),
+        superseded=tuple(item.superseded for item in done if item.superseded),
+        cwds=tuple(dict.fromkeys(item.cwd for item in done if item.cwd)),
+    )
+
+
+def _continued(history: History, hash_at: Callable[[int], str | None], size: int) -> KnownRevision | None:
+    """The revision whose raw the content is or continues: the longest of them."""
+    fits = [
+        (history.raws[known.raw].size, known.revision, known)
+        for known in history.revisions.values()
+        if known.raw in history.raws
+        and history.raws[known.raw].size <= size
+        and hash_at(history.raws[known.raw].size) == known.raw
+    ]
+    return max(fits)[2] if fits else None
+
+
+def _hash_at(pieces: Iterable[bytes], sizes: set[int]) -> dict[int, HASH]:
+    """The running hash at each of the sizes that is reached, and at the end."""
+    found: dict[int, HASH] = {}
+    whole, place = sha256(), 0
+    for piece in pieces:
+        for edge in [edge for edge in sizes if place < edge < place + len(piece)]:
+            found[edge] = whole.copy()
+            found[edge].update(memoryview(piece)[: edge - place])
+        whole.update(piece)
+        place += len(piece)
+        if place in sizes:
+            found[place] = whole.copy()
+    found[place] = whole
+    return found
+
+
+def _between(raw: Raw, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a raw from one place to another."""
+    place = 0
+    for piece in raw.chunks():
+        part = piece[: end - place]
+        if place + len(part) > start:
+            yield part[max(0, start - place) :]
+        place += len(part)
+        if place >= end:
+            return
+
+
+def _checked(pieces: Iterable[bytes], before: HASH, digest: str) -> Iterator[bytes]:
+    """The pieces; raises DamageError at the end where, after what `before` has hashed, they do not make the digest."""
+    running = before.copy()
+    for piece in pieces:
+        running.update(piece)
+        yield piece
+    if running.hexdigest() != digest:
+        raise DamageError("The file was rewritten while it was read.")
+
+
+def _is_nothing(fold: Fold) -> bool:
+    """No record of the agent at all: only damage, or another program's file."""
+    header = fold.header()
+    return header.malformed > 0 and header == Header(malformed=header.malformed, malformed_bytes=header.malformed_bytes)
+
+
+def _part(facts: Facts) -> SessionPart:
+    return SessionPart(
+        turns=tuple(facts.turns),
+        usage=tuple(facts.usage),
+        marks=tuple(facts.marks),
+        compactions=tuple(facts.compactions),
+    )
