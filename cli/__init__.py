@@ -1,0 +1,1 @@
+"""Arguments in, text out, exit codes: one module for each command."""
