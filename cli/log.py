@@ -14,8 +14,8 @@ from prosa.cli.filters import not_negative
 from prosa.cli.finding import complete_session
 
 if TYPE_CHECKING:
-    from prosa.events.erasing import ErasePlan
     from prosa.cli.output import Mode
+    from prosa.events.erasing import ErasePlan
     from prosa.events.log import Log, Recorded
 
 app = new_app()

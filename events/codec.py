@@ -15,7 +15,8 @@ import zstandard
 from prosa.events.catalogue import EVENTS, Event
 from prosa.events.errors import DamageError, UpgradeError
 
-LEVEL = 3
+LEVEL = 6
+"""0.1375 → 0.1304 of the transcripts against level 3, for 2.4 s more a GB."""
 BODY_LIMIT = 64 * 1024 * 1024
 """No body is larger; a stored frame that claims more is damage."""
 

@@ -23,7 +23,7 @@ class Database(apsw.Connection):
 
 
 def connect(path: Path, *, create: bool = False, read_only: bool = False, busy_ms: int = BUSY_MS) -> Database:
-    """One connection. Raises FileNotFoundError without `create` where there is no file; DamageError where it is none."""
+    """One connection. Raises FileNotFoundError without `create` where there is none, DamageError for no database."""
     if create:
         private_file(path)
     elif not path.exists():

@@ -28,8 +28,8 @@ def verify_log(log: Log, *, bodies: bool = True) -> Iterator[Fault]:
     versions: dict[tuple[int, str], int] = {}
     expected = 0
     for (
-        position, origin, origin_position, event_id, stream, stream_version, kind, version, at_us, body_hash, hash_, salt,
-        stored,
+        position, origin, origin_position, event_id, stream, stream_version, kind, version, at_us, body_hash, hash_,
+        salt, stored,
     ) in log.read(bodies=bodies):  # fmt: skip
         expected += 1
         if position != expected:

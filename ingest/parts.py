@@ -10,8 +10,8 @@ from prosa.events import codec
 from prosa.events.catalogue import SessionExtended, SessionParsed, SessionPart
 from prosa.events.facts import Compaction, Facts, Mark, Turn, Usage
 
-PART_BYTES = 256 * 1024
-"""Uncompressed size of a part: 0.3 ms to open, 7 times compressed. One larger turn stands alone."""
+PART_BYTES = 512 * 1024
+"""Uncompressed size of a part: 0.6 ms to open; half of it costs 5 % more disk. One larger turn stands alone."""
 FACT_BYTES = 90
 """What a fact costs beside its text, on average."""
 

@@ -135,8 +135,8 @@ class Building:
         db.execute("BEGIN")
         self.replay = Replay(db, log, pricer(db, overrides), bulk=True)
 
-    def finish(self, position: int, head: bytes) -> Digest:
-        """End the load up to the log's position; the file is complete and durable after it."""
+    def finish(self, position: int, head: bytes) -> None:
+        """End the load up to the log's position."""
         db = self._new.db
         for table in TEXTS:  # first: what comes after fills the pages this frees
             db.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
@@ -146,7 +146,6 @@ class Building:
         _save(db, position, head, self._overrides)
         db.execute("COMMIT")
         db.execute("ANALYZE")
-        return digest(db)
 
     def publish(self) -> None:
         self._new.finish()
@@ -177,7 +176,8 @@ def build(folder: Path, log: Log, overrides: Overrides, progress: Progress | Non
             building.replay.advance(stream, until=head)
             if progress and number % 16 == 0:
                 progress(number, len(streams))
-        done = building.finish(head, hash_)
+        building.finish(head, hash_)
+        done = digest(building.db)
         if progress:
             progress(len(streams), len(streams))
     except BaseException:
