@@ -14,9 +14,10 @@ from prosa.events.log import Log, Recorded
 from prosa.ingest.cache import Seen
 from prosa.ingest.importer import Identity
 from prosa.ingest.importing import Reparse
-from prosa.projections.engine import FAR_BEHIND, Building, catch_up, is_current, rebuild
+from prosa.projections.building import Building, rebuild
+from prosa.projections.engine import FAR_BEHIND, catch_up, is_current
 from prosa.projections.index import IndexMissing, open_index
-from prosa.projections.pricing import Overrides
+from prosa.projections.prices import Overrides
 
 DESCRIBED = "SELECT session, field, evidence, value FROM described"
 REVISIONS = """

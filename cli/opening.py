@@ -53,6 +53,7 @@ def open_backend(home: Home) -> Iterator[LocalBackend]:
     Where the index cannot be caught up now, it answers from what is there and says on stderr how far behind it is.
     """
     with open_log(home) as log:
+        from prosa.cli.progress import Bar
         from prosa.cli.terminal import hint
         from prosa.events.clock import now_us
         from prosa.events.raw import RawStore
@@ -61,7 +62,8 @@ def open_backend(home: Home) -> Iterator[LocalBackend]:
         from prosa.projections.local import LocalBackend
 
         try:
-            index = open_current(home.index, home.locks, log, prices(home))
+            with Bar("building the index", unit="event") as bar:
+                index = open_current(home.index, home.locks, log, prices(home), bar.update)
         except IndexMissing:
             raise LockedError(
                 "Another prosa is building the index.", "Nothing was changed.", "Try again when it is done."
@@ -94,7 +96,7 @@ def run_rebuild(home: Home, progress: Progress) -> Rebuilt:
     """Build a new index from the log and switch to it. Raises LockedError where another rebuild runs."""
     from prosa.cli.items import Rebuilt
     from prosa.events.locks import held
-    from prosa.projections.engine import rebuild
+    from prosa.projections.building import rebuild
 
     start = time.monotonic()
     with open_log(home) as log, held(home.locks, "rebuild"):
@@ -107,7 +109,7 @@ def check_rebuild(home: Home, progress: Progress) -> Checked:
     """Build an index aside, compare it with the one in use, switch nothing."""
     from prosa.cli.items import Checked
     from prosa.events.locks import held
-    from prosa.projections.engine import check
+    from prosa.projections.building import check
 
     start = time.monotonic()
     with open_log(home) as log, held(home.locks, "rebuild"):
@@ -162,7 +164,7 @@ def run_erasure(home: Home, plan: ErasePlan) -> None:
     from prosa.events.log import Log
     from prosa.events.raw import RawStore
     from prosa.ingest.device import identify
-    from prosa.projections.engine import rebuild
+    from prosa.projections.building import rebuild
 
     machine = identify().machine_hash
     with held(home.locks, "sync"), held(home.locks, "rebuild", wait=True), Log(home.log, machine=machine) as log:

@@ -105,7 +105,7 @@ class Sync:
         yield from self._forget(found)
         yield from self._reparse()
         yield from self._finish()
-        self._hear_asides(seen)
+        yield from self._hear_asides(seen)
         head = self._log.head()
         if head[0] != first:
             self._cache.set_stamp("log", repr(head).encode())
@@ -180,7 +180,7 @@ class Sync:
         for item in done:
             self._superseded += item.superseded
             setattr(self.summary, item.status, getattr(self.summary, item.status) + 1)
-            if item.status != "unchanged":
+            if item.status != "unchanged" and item.status != "later":
                 yield SourceDone(
                     agent=item.agent,
                     path=item.path,
@@ -290,7 +290,7 @@ class Sync:
             if self._store.has(raw) and not self._projector.referenced(raw):
                 self._store.remove(raw)
 
-    def _hear_asides(self, seen: Mapping[str, Seen]) -> None:
+    def _hear_asides(self, seen: Mapping[str, Seen]) -> Iterator[SyncItem]:
         """What shared files say about sessions; read only where they or a session changed."""
         changed = bool(self.summary.imported + self.summary.extended + self.summary.moved)
         for importer, _, path in self._homes:
@@ -312,9 +312,11 @@ class Sync:
                     continue
                 said[place] = aside.value
                 self._append_aside(aside.identity.key, aside.field, aside.value, aside.rank, aside.evidence)
-            list(self._commit())
-            self.summary.failed += len(troubles)
-            self._cache.set_stamp(name, stats)
+            yield from self._commit()
+            for trouble in troubles:
+                yield self._failed(trouble)
+            if self._cache.stamp(name) != stats:
+                self._cache.set_stamp(name, stats)
         self._projector.settle()
 
     def _append_aside(self, session: str, field: str, value: str, rank: int, evidence: str) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final, get_args
 
 import msgspec
@@ -182,7 +182,7 @@ def highlight(text: str, query: Query) -> tuple[str, list[tuple[int, int]]]:
     """
     text = tokens.composed(text)
     groups = query.groups[:TERMS_MARKED]
-    finder = _finder(groups) if groups else None
+    finder = _finder(groups, text.isascii()) if groups else None
     start, end = (_best(finder, text) if finder else None) or (0, 0)
     left = max(0, start - MARGIN)
     right = min(len(text), end + MARGIN, left + 4 * MARGIN)
@@ -302,10 +302,11 @@ def _best(finder: re.Pattern[str], text: str) -> tuple[int, int] | None:
 
 
 @lru_cache(256)
-def _finder(groups: tuple[tuple[Term, ...], ...]) -> re.Pattern[str]:
+def _finder(groups: tuple[tuple[Term, ...], ...], plain: bool) -> re.Pattern[str]:
     """A pattern with one capturing group for each group of the query. It reads a text as the tokenizer does.
 
-    It begins with one class of characters, which is what lets `re` pass over the rest of a text fast.
+    `plain`: for ASCII texts, which is compiled five times faster. It begins with one class of characters, which is what
+    lets `re` pass over the rest of a text fast.
     """
     firsts = ""
     choices = []
@@ -313,44 +314,50 @@ def _finder(groups: tuple[tuple[Term, ...], ...]) -> re.Pattern[str]:
         forms = []
         for term in sorted(group, key=lambda term: -len(term.text)):
             words = tokens.words(term.text)[:TERMS_MARKED]
-            firsts += _variants(words[0][0])
-            forms.append(_pattern(words, term.prefix))
+            firsts += _variants(words[0][0], plain)
+            forms.append(_pattern(words, term.prefix, plain))
         choices.append(f"({'|'.join(forms)})")
     return re.compile(f"[{firsts}](?:{'|'.join(choices)})", re.DOTALL)
 
 
-def _pattern(words: Sequence[str], prefix: bool) -> str:
+def _pattern(words: Sequence[str], prefix: bool, plain: bool) -> str:
     """What follows the first character of a phrase, which must be its own."""
     first = words[0][0]
-    parts = [f"(?<=[{_variants(first)}])"]
+    parts = [f"(?<=[{_variants(first, plain)}])"]
     if not tokens.RUN.match(first):
-        parts.append(AT_START)
-    parts.append(f"[{DIACRITICS}]*{_letters(words[0][1:])}")
+        parts.append(r"(?<![A-Za-z0-9].)" if plain else AT_START)
+    parts.append(_accents(plain) + _letters(words[0][1:], plain))
     for before, word in pairwise(words):
         least = 0 if tokens.RUN.match(before) or tokens.RUN.match(word) else 1
-        parts.append(rf"[\W_]{{{least},80}}{_letters(word)}")
+        parts.append(rf"[\W_]{{{least},80}}{_letters(word, plain)}")
     if prefix:
-        parts.append(rf"(?:{LETTER}|[{DIACRITICS}])*")
+        parts.append("[A-Za-z0-9]*" if plain else rf"(?:{LETTER}|[{DIACRITICS}])*")
     elif not tokens.RUN.match(words[-1]):
-        parts.append(f"(?!{LETTER})")
+        parts.append("(?![A-Za-z0-9])" if plain else f"(?!{LETTER})")
     return "".join(parts)
 
 
-def _letters(word: str) -> str:
-    return "".join(f"[{_variants(letter)}][{DIACRITICS}]*" for letter in word)
+def _letters(word: str, plain: bool) -> str:
+    return "".join(f"[{_variants(letter, plain)}]{_accents(plain)}" for letter in word)
 
 
-def _variants(folded: str) -> str:
+def _accents(plain: bool) -> str:
+    return "" if plain else f"[{DIACRITICS}]*"
+
+
+def _variants(folded: str, plain: bool) -> str:
     """The inside of a regex class: every character that FTS5 folds to this one."""
-    return _unfolded().get(folded) or re.escape(folded + folded.upper() if len(folded.upper()) == 1 else folded)
+    by_case = re.escape(folded + folded.upper() if len(folded.upper()) == 1 else folded)
+    return by_case if plain else _unfolded().get(folded) or by_case
 
 
 @lru_cache(1)
 def _unfolded() -> dict[str, str]:
+    """Folded letter → its forms, in the scripts that have case or accents. Made in 2 ms; only marks need it."""
     forms = {letter: letter + letter.upper() for letter in "abcdefghijklmnopqrstuvwxyz"}
-    for number in range(0x80, 0xAC00):
+    for number in chain(range(0x80, 0x530), range(0x1E00, 0x2000)):
         letter = chr(number)
-        cased = letter.lower() != letter or letter.upper() != letter or unicodedata.decomposition(letter)
-        if cased and letter.isalpha() and not tokens.RUN.match(letter) and len(folded := tokens.words(letter)) == 1:
-            forms[folded[0]] = forms.get(folded[0], re.escape(folded[0])) + ("" if folded[0] == letter else letter)
+        folded = unicodedata.normalize("NFD", letter)[0].lower()
+        if (letter.isalpha() and folded != letter) or letter.upper() != letter:
+            forms[folded] = forms.get(folded, re.escape(folded)) + letter
     return forms

@@ -62,6 +62,8 @@ OVERRIDE_KEYS = ("input", "output", "cache_read", "cache_write_5m", "cache_write
 MILLION = 1_000_000
 DAY_US = 86_400_000_000
 
+Overrides = Mapping[str, Mapping[str, object]]
+"""Model → the user's own prices, USD per million tokens."""
 Bands = tuple[tuple[int, int], ...]
 """(tokens, rate): the rate of the whole request when its input is more than so many tokens; the first is for all.
 A rate is pico-dollars for a million tokens: USD per million, times 1e12."""
@@ -118,7 +120,7 @@ class Tariff(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Rates that replace the period's for a service tier; the first that holds counts, each rate by itself."""
 
 
-def find(model: str, overrides: Mapping[str, Mapping[str, object]] | None = None) -> Tariff | None:
+def find(model: str, overrides: Overrides | None = None) -> Tariff | None:
     """The tariff of a model as an agent names it, or None if neither the overrides nor the table know that name.
 
     Imports the library unless an override answers. The agents do not say who served a request: the model's maker is
@@ -219,7 +221,12 @@ def table_version() -> str:
     return f"genai-prices {stat.st_size}-{stat.st_mtime_ns}, rules {RULES}"
 
 
-def overrides_hash(overrides: Mapping[str, Mapping[str, object]]) -> str:
+def stamp(overrides: Overrides) -> tuple[str, str]:
+    """What costs depend on beside the records: version of the table, hash of the overrides."""
+    return table_version(), overrides_hash(overrides) if overrides else ""
+
+
+def overrides_hash(overrides: Overrides) -> str:
     """16 hex digits that change when an override does, however its numbers are spelled. Raises like `find`."""
     tariffs = sorted((_overridden(name.lower(), prices) for name, prices in overrides.items()), key=lambda t: t.model)
     return hashlib.sha256(msgspec.msgpack.encode(tariffs)).hexdigest()[:16]

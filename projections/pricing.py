@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
 from prosa.events.database import Database
 from prosa.events.facts import Usage
 from prosa.projections import prices
+from prosa.projections.prices import Overrides
 from prosa.projections.records import Names
-
-Overrides = Mapping[str, Mapping[str, object]]
 
 USAGES = """
 SELECT u.id, u.at, n.name, u.input, u.output, u.cache_read, u.cache_write_5m, u.cache_write_1h, u.reasoning, t.name,
     u.cost
 FROM usages u LEFT JOIN names n ON n.number = u.model LEFT JOIN names t ON t.number = u.tier"""
-
-
-def stamp(overrides: Overrides) -> tuple[str, str]:
-    """What costs depend on beside the records: version of the table, hash of the overrides."""
-    return prices.table_version(), prices.overrides_hash(overrides) if overrides else ""
 
 
 class Pricer:

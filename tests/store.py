@@ -12,8 +12,8 @@ from prosa.events.home import Home
 from prosa.events.log import Log
 from prosa.ingest.report import SourceDone, SyncOptions, SyncSummary
 from prosa.ingest.run import sync
+from prosa.projections.building import build
 from prosa.projections.digest import Digest, digest
-from prosa.projections.engine import build
 from prosa.projections.index import open_index
 
 A, B, C = (f"{letter * 8}-1111-4111-8111-{letter * 12}" for letter in "abc")

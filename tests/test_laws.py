@@ -18,7 +18,7 @@ from prosa.events.raw import RawStore
 from prosa.events.verify import preserved, verify_log, verify_raws
 from prosa.ingest import importing
 from prosa.ingest.report import SyncOptions
-from prosa.projections.engine import check
+from prosa.projections.building import check
 
 
 def test_a_second_sync_appends_and_writes_nothing(store: Store) -> None:

@@ -22,7 +22,7 @@ from prosa.events.catalogue import (
 from prosa.events.facts import Compaction, Header, Turn, Usage, fact_key
 from prosa.events.log import Draft, Log
 from prosa.events.raw import RawStore
-from prosa.projections.engine import rebuild
+from prosa.projections.building import rebuild
 from prosa.projections.index import open_index
 from prosa.projections.local import LocalBackend
 

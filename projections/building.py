@@ -1,0 +1,113 @@
+"""Building an index from the log alone, beside the one that serves: rebuild, and comparing without switching."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from prosa.events import codec
+from prosa.events.catalogue import SessionPart
+from prosa.events.log import Log
+from prosa.projections.digest import Digest, digest
+from prosa.projections.engine import Progress, catch_up, save_checkpoint
+from prosa.projections.index import IndexMissing, NewIndex, open_index
+from prosa.projections.prices import Overrides
+from prosa.projections.pricing import pricer
+from prosa.projections.records import TEXTS
+from prosa.projections.replay import PARSES, Replay
+
+HASH_SIZES = {"text_rest": 16, "text_answer": 8, "text_thinking": 4, "text_prompt": 4}
+"""MB of postings that a bulk load gathers before it writes a segment."""
+
+
+class Building:
+    """A new index, fed with events in order, then published. Nobody sees it before."""
+
+    def __init__(self, folder: Path, log: Log, overrides: Overrides) -> None:
+        self._new = NewIndex(folder)
+        self.db = self._new.db
+        self._log, self._overrides = log, overrides
+        db = self._new.db
+        for table in TEXTS:
+            for option, value in (("hashsize", HASH_SIZES[table] << 20), ("automerge", 0), ("crisismerge", 1000)):
+                db.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))
+        db.execute("BEGIN")
+        self.replay = Replay(db, log, pricer(db, overrides), bulk=True)
+
+    def finish(self, position: int, head: bytes) -> None:
+        """End the load up to the log's position."""
+        db = self._new.db
+        for table in TEXTS:  # first: what comes after fills the pages this frees
+            db.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+            for option, value in (("hashsize", 1 << 20), ("automerge", 4), ("crisismerge", 16)):
+                db.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))
+        self.replay.finish()
+        save_checkpoint(db, position, head, self._overrides)
+        db.execute("COMMIT")
+        db.execute("ANALYZE")
+
+    def publish(self) -> None:
+        self._new.finish()
+        self._new.publish()
+
+    def discard(self) -> None:
+        self._new.discard()
+
+
+def build(folder: Path, log: Log, overrides: Overrides, progress: Progress | None = None) -> tuple[Building, Digest]:
+    """A complete index beside the serving one, neither published nor discarded."""
+    head, hash_ = log.head()
+    building = Building(folder, log, overrides)
+    try:
+        streams: dict[str, int] = {}
+        for recorded in log.read(bodies=False):
+            if recorded.position > head:
+                break
+            if not codec.known(recorded.type, recorded.version):
+                recorded.event()
+            if recorded.type in PARSES:
+                streams[recorded.stream] = streams.get(recorded.stream, 0) + 1
+            elif recorded.type != SessionPart.TYPE:
+                whole = log.at(recorded.position)
+                assert whole is not None
+                building.replay.note(whole)
+        for number, stream in enumerate(streams):
+            building.replay.advance(stream, until=head)
+            if progress and number % 16 == 0:
+                progress(number, len(streams))
+        building.finish(head, hash_)
+        done = digest(building.db)
+        if progress:
+            progress(len(streams), len(streams))
+    except BaseException:
+        building.discard()
+        raise
+    return building, done
+
+
+def rebuild(folder: Path, log: Log, overrides: Overrides, progress: Progress | None = None) -> Digest:
+    """Build the index anew from the log alone and switch to it. Hold the rebuild lock."""
+    building, done = build(folder, log, overrides, progress)
+    building.publish()
+    return done
+
+
+def check(folder: Path, log: Log, overrides: Overrides, progress: Progress | None = None) -> list[str]:
+    """Build aside and say what differs from the serving index, which is caught up first; switches nothing."""
+    try:
+        db = open_index(folder)
+    except IndexMissing:
+        return ["there is no index that serves, or it is of another version"]
+    try:
+        catch_up(db, log, overrides)
+        serving = digest(db)
+    except IndexMissing:
+        return ["the index does not belong to this log"]
+    except apsw.Error as bad:
+        return [f"the index is damaged: {bad}"]
+    finally:
+        db.close()
+    building, fresh = build(folder, log, overrides, progress)
+    building.discard()
+    return serving.differences(fresh)
