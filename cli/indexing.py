@@ -15,7 +15,7 @@ from prosa.ingest.cache import Seen
 from prosa.ingest.importer import Identity
 from prosa.ingest.importing import Reparse
 from prosa.projections.building import Building, rebuild
-from prosa.projections.engine import FAR_BEHIND, catch_up, is_current
+from prosa.projections.engine import catch_up, is_current
 from prosa.projections.index import IndexMissing, open_index
 from prosa.projections.prices import Overrides
 
@@ -40,17 +40,10 @@ class IndexProjector:
             self._db = open_index(home.index)
         except IndexMissing:
             self._locks.enter_context(held(home.locks, "rebuild", wait=True))
-            self._build()
+            self._building = Building(home.index, log, overrides)
+            self._db = self._building.db
+            self._building.load(log.head()[0])
 
-    def _build(self) -> None:
-        """Along with a first import; of a long log, before it."""
-        if self._log.head()[0] > FAR_BEHIND:
-            rebuild(self._home.index, self._log, self._overrides)
-            self._db = open_index(self._home.index)
-            return
-        self._building = Building(self._home.index, self._log, self._overrides)
-        self._db = self._building.db
-        self._building.replay.apply(list(self._log.read()))
 
     def appended(self, events: list[Recorded]) -> None:
         if self._building is not None:

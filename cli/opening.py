@@ -84,10 +84,6 @@ def run_sync(home: Home, options: SyncOptions, progress: Progress) -> Iterator[S
     from prosa.cli.indexing import IndexProjector
     from prosa.ingest.run import sync
 
-    if options.dry_run:
-        raise ConflictError(
-            "Sync cannot show yet what a new parse would change.", "Nothing was read, nothing appended."
-        )
     overrides = prices(home)
     yield from sync(home, profiles(home), options, progress, lambda log: IndexProjector(home, log, overrides))
 

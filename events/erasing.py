@@ -31,7 +31,6 @@ class ErasePlan(msgspec.Struct, frozen=True, kw_only=True):
     """REQUESTED or SUPERSEDED."""
 
 
-
 def plan_session(log: Log, store: RawStore, key: str) -> ErasePlan:
     """Every body of the session's stream that is still here, and the raw copies that no other session names."""
     positions: list[int] = []

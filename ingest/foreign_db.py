@@ -7,8 +7,11 @@ live one silently misses the newest rows. So each state of the files is opened i
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import sqlite3
+import struct
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +25,8 @@ from prosa.ingest.importer import FileStat
 BUSY_S = 5.0
 TRIES = 4
 PAUSE_S = 0.05
+DMS = 128
+"""Place in the `-shm` of the lock that every connection holds."""
 
 T = TypeVar("T")
 
@@ -68,7 +73,7 @@ def read(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
             if "locked" not in str(bad) and "busy" not in str(bad):
                 raise BrokenError(str(bad)) from None
             problem = BusyError(str(bad))
-        except sqlite3.DatabaseError as bad:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as bad:  # the latter: a column's name is damaged
             raise BrokenError(str(bad)) from None
     assert problem is not None
     raise problem
@@ -87,7 +92,7 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Callable[[], bool]
         # nothing outside the file: immutable takes no lock and leaves no file
         with closing(_connect(path, "immutable=1")) as db:
             yield db, unchanged
-    elif Path(f"{path}-shm").exists():
+    elif _is_open(f"{path}-shm"):
         # a writer lives: a read transaction is a snapshot by itself
         with closing(_connect(path, "mode=ro")) as db:
             db.execute("BEGIN")
@@ -104,6 +109,26 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Callable[[], bool]
                 db.text_factory = _text
                 db.execute("PRAGMA query_only = 1")
                 yield db, lambda: True
+
+
+def _is_open(shm: str) -> bool:
+    """Whether a process has the database open: each holds a shared lock on one byte of the `-shm` (SQLite, os_unix.c).
+
+    A killed writer leaves the file behind; to open the database then would write into it.
+    """
+    if not Path(shm).is_file():
+        return False
+    try:
+        with Path(shm).open("rb") as file:
+            if sys.platform == "linux":
+                told = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, DMS, 1, 0))
+                return bool(struct.unpack("hhqqi4x", told)[0] != fcntl.F_UNLCK)
+            if sys.platform == "darwin":
+                told = fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("qqihh", DMS, 1, 0, fcntl.F_WRLCK, 0))
+                return bool(struct.unpack("qqihh", told)[3] != fcntl.F_UNLCK)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

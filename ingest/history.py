@@ -36,15 +36,18 @@ class History:
         self.erased = False
         own = log.shared.number
         parts: list[int] = []
-        for recorded in log.stream(self.stream):
-            if recorded.origin == own:
-                self.version = recorded.stream_version
-            if recorded.type == SessionPart.TYPE:
-                if recorded.origin == own:
-                    parts.append(recorded.position)
-            elif recorded.type in (SessionParsed.TYPE, SessionExtended.TYPE):
-                self._ending(recorded, parts if recorded.origin == own else None)
-            elif recorded.type == RawPreserved.TYPE and not recorded.erased:
+        for header in log.stream(self.stream, bodies=False):
+            if header.origin == own:
+                self.version = header.stream_version
+            if header.type == SessionPart.TYPE:
+                if header.origin == own:
+                    parts.append(header.position)
+                continue
+            recorded = log.at(header.position)
+            assert recorded is not None
+            if header.type in (SessionParsed.TYPE, SessionExtended.TYPE):
+                self._ending(recorded, parts if header.origin == own else None)
+            elif header.type == RawPreserved.TYPE and not recorded.erased:
                 event = recorded.event()
                 assert isinstance(event, RawPreserved)
                 self.raws[event.sha256] = event

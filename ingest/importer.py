@@ -70,6 +70,8 @@ class Trouble(msgspec.Struct, frozen=True):
     reason: str
     retry: bool = False
     """True: the owner was writing (a locked database); the next sync tries again."""
+    lost: bool = True
+    """False: read around, nothing of a conversation is missing; said, but no failure."""
 
 
 Report = Callable[[Trouble], None]
@@ -84,7 +86,8 @@ class Raw(msgspec.Struct, frozen=True):
     verbatim: bool = True
     """False: a canonical projection (JSONL) of rows or of several files."""
     surface: str = "main"
-    """Name of the kind of source, where one session can lie in several with different ids for its records."""
+    """Name of the kind of source, where one session can lie in several with different ids for its records. The one with
+    more prompts serves, never both; `~name` is one that knows prompts alone and serves only where there is no other."""
 
 
 class Aside(msgspec.Struct, frozen=True):

@@ -6,9 +6,10 @@ the log, so a content that was seen before costs a reading and says nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -159,7 +160,7 @@ class Importing:
             yield _Done(key, "rejected", digest, 0, "empty")
             return
         hash_at: Callable[[int], str | None] = lambda size: sha256(data[:size]).hexdigest()  # noqa: E731
-        base, same = self._place(history, digest, len(data), hash_at, module.PARSER)
+        base, same = self._place(raw, history, digest, len(data), hash_at)
         if same is not None:
             yield _Done(key, "unchanged", digest, len(data), same or None)
             return
@@ -174,7 +175,7 @@ class Importing:
 
     def _large(self, raw: Raw, profile: str, history: History, pieces: Iterable[bytes]) -> Iterator[Prepared | _Done]:
         """Twice through the source: hash and decide, then store and parse only what is new."""
-        key, module = raw.identity.key, self._importers[raw.identity.agent]
+        key = raw.identity.key
         hashes = _hash_at(pieces, {known.size for known in history.raws.values()})
         size, whole = max(hashes.items())
         digest = whole.hexdigest()
@@ -182,15 +183,16 @@ class Importing:
         def hash_at(place: int) -> str | None:
             return hashes[place].hexdigest() if place in hashes else None
 
-        base, same = self._place(history, digest, size, hash_at, module.PARSER)
+        base, same = self._place(raw, history, digest, size, hash_at)
         if same is not None:
             yield _Done(key, "unchanged", digest, size, same or None)
             return
-        fold, skip, resumed = self._large_fold(raw, history, base)
-        parse = _Parse(raw, profile, history, base, fold, resumed)
         old = history.raws[base.raw] if base else None
-        if old is not None:
-            stored: Stored | None = Stored(old.sha256, old.size, old.stored)
+        grew = old is not None and hash_at(old.size) == old.sha256
+        fold, skip, resumed = self._large_fold(raw, history, base if grew else None)
+        parse = _Parse(raw, profile, history, base, fold, resumed)
+        if old is not None and grew:
+            stored = Stored(old.sha256, old.size, old.stored) if self._store.has(digest) else None
             if old.sha256 != digest:
                 tail = _checked(_between(raw, old.size, size), hashes[old.size], digest)
                 stored = self._store.extend(Stored(old.sha256, old.size, old.stored), tail, digest, size)
@@ -218,11 +220,15 @@ class Importing:
                 writer.discard()
 
     def _place(
-        self, history: History, digest: str, size: int, hash_at: Callable[[int], str | None], parser: str
+        self, raw: Raw, history: History, digest: str, size: int, hash_at: Callable[[int], str | None]
     ) -> tuple[KnownRevision | None, str | None]:
         """The revision that the content is or continues; where there is nothing to say about it, why ("" or a text)."""
-        if (digest, parser) in history.parsed:
+        if (digest, self._importers[raw.identity.agent].PARSER) in history.parsed:
             return None, ""
+        if not raw.verbatim:
+            # rows of a container: its first line changes with every row, and what it lacks now was said before
+            same = [known for known in history.revisions.values() if known.surface == raw.surface]
+            return max(same, default=None, key=lambda known: known.revision), None
         base = _continued(history, hash_at, size)
         if base is None and self._is_known_prefix(history, digest, size):
             return None, "shorter than what is preserved"
@@ -250,6 +256,15 @@ class Importing:
         except BaseException:
             writer.discard()
             raise
+
+    def _has_all_rows(self, old: RawPreserved, new: Stored) -> bool:
+        """Whether every line of a canonical raw but its first stands in its successor too: then that replaces it."""
+        try:
+            rows = Counter(_rows(self._store.read(new.sha256, new.size)))
+            rows.subtract(islice(_rows(self._store.read(old.sha256, old.size)), 1, None))
+        except (OSError, DamageError):
+            return False
+        return min(rows.values(), default=0) >= 0
 
     def _is_known_prefix(self, history: History, digest: str, size: int) -> bool:
         """Whether the content is the beginning of a raw that is preserved: the file was cut, or is an older copy."""
@@ -302,6 +317,8 @@ class Importing:
         kept = stored()
         identity, parser = raw.identity, self._importers[raw.identity.agent].PARSER
         extends = base.raw if base is not None and base.raw != kept.sha256 else None
+        if extends is not None and not raw.verbatim and not self._has_all_rows(history.raws[extends], kept):
+            extends = None
         if kept.sha256 not in history.raws:
             yield draft(
                 RawPreserved(
@@ -320,13 +337,14 @@ class Importing:
         if base is None:
             yield draft(SessionParsed(**fields))
         else:
-            yield draft(SessionExtended(gone=known.gone() if known else (), **fields))
+            gone = known.gone() if known and raw.verbatim else ()
+            yield draft(SessionExtended(gone=gone, **fields))
         saved = None
         state = fold.state() if kept.size > SMALL else None
         if state is not None:
             origin = self._log.shared.number
             saved = SavedFold(identity.key, revision, parser, origin, history.version, kept.sha256, state)
-        status: Status = "imported" if base is None else "extended" if extends else "reparsed"
+        status: Status = "imported" if base is None else "extended" if base.raw != kept.sha256 else "reparsed"
         yield _Done(identity.key, status, kept.sha256, kept.size, None, saved, extends, header.cwd)
 
     def _reparse(self, job: Reparse) -> Iterator[Item]:
@@ -360,7 +378,7 @@ class Importing:
 def _outcome(job: Job, done: list[_Done], troubles: list[Trouble]) -> Outcome:
     source = job.source
     statuses: set[Status] = {item.status for item in done}
-    if troubles:
+    if any(trouble.lost for trouble in troubles):
         statuses.add("failed")
     status: Status = next((name for name in RANK if name in statuses), "rejected")
     reasons = [trouble.reason for trouble in troubles] + [item.reason for item in done if item.reason]
@@ -431,6 +449,17 @@ def _checked(pieces: Iterable[bytes], before: HASH, digest: str) -> Iterator[byt
         yield piece
     if running.hexdigest() != digest:
         raise DamageError("The file was rewritten while it was read.")
+
+
+def _rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """A short digest of every line."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield sha256(line).digest()[:12]
+    if rest:
+        yield sha256(rest).digest()[:12]
 
 
 def _is_nothing(fold: Fold) -> bool:

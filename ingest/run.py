@@ -28,6 +28,7 @@ from prosa.ingest.cache import Cache, SavedFold, Seen
 from prosa.ingest.discovery import AgentHome, Found, Profiles, agent_homes, look
 from prosa.ingest.importer import Identity, Trouble
 from prosa.ingest.importing import Item, Outcome, Reparse
+from prosa.ingest.reparsing import changes
 from prosa.ingest.report import Progress, SourceDone, SyncItem, SyncOptions, SyncSummary
 from prosa.ingest.worker import work, work_beside
 
@@ -92,6 +93,9 @@ class Sync:
 
     def run(self) -> Iterator[SyncItem]:
         started = time.monotonic()
+        if self._options.dry_run:
+            yield from self._would_change()
+            return
         self._log.locate()
         first = self._log.head()[0]
         self._identify_device()
@@ -104,8 +108,11 @@ class Sync:
         yield from self._read(found)
         yield from self._forget(found)
         yield from self._reparse()
-        yield from self._finish()
-        yield from self._hear_asides(seen)
+        self._projector.settle()
+        self._remove_superseded()
+        yield from self._hear_asides(seen, changed=bool(found.jobs))
+        yield from self._identify_projects()
+        self._projector.settle()
         head = self._log.head()
         if head[0] != first:
             self._cache.set_stamp("log", repr(head).encode())
@@ -256,6 +263,13 @@ class Sync:
 
     # beside the sources
 
+    def _would_change(self) -> Iterator[SyncItem]:
+        """A dry run: what parsing every preserved raw again would change. Nothing is appended."""
+        self._projector.settle()
+        parsers = {agent: module.PARSER for agent, module in self._modules.items()}
+        yield from changes(self._projector.outdated(parsers, True), self._modules, self._log, self._store)
+        yield self.summary
+
     def _identify_device(self) -> None:
         here = device.identify()
         event = c.DeviceIdentified(
@@ -276,23 +290,23 @@ class Sync:
         if self._options.agent is None:
             self._cache.set_stamp("parsers", stamp)
 
-    def _finish(self) -> Iterator[SyncItem]:
-        """Projects of directories seen for the first time in this sync."""
+    def _remove_superseded(self) -> None:
+        """Raws that a longer one continues and no revision was read from last; with `verify`, also a killed sync's."""
+        for raw in self._projector.superseded() if self._options.verify else self._superseded:
+            if self._store.has(raw) and not self._projector.referenced(raw):
+                self._store.remove(raw)
+
+    def _identify_projects(self) -> Iterator[SyncItem]:
+        """Of directories that were named for the first time in this sync."""
         for cwd in self._cwds:
             found = projects.identify(cwd)
             if found.remote or found.marker:
                 event = c.ProjectIdentified(path=cwd, remote=found.remote, marker=found.marker)
                 self._say(f"project-{_short(cwd)}", event)
         yield from self._commit()
-        self._projector.settle()
-        unused = self._projector.superseded() if self._options.verify else self._superseded
-        for raw in unused:
-            if self._store.has(raw) and not self._projector.referenced(raw):
-                self._store.remove(raw)
 
-    def _hear_asides(self, seen: Mapping[str, Seen]) -> Iterator[SyncItem]:
+    def _hear_asides(self, seen: Mapping[str, Seen], *, changed: bool) -> Iterator[SyncItem]:
         """What shared files say about sessions; read only where they or a session changed."""
-        changed = bool(self.summary.imported + self.summary.extended + self.summary.moved)
         for importer, _, path in self._homes:
             stats = _stats(path, importer.ASIDE_FILES)
             name = f"asides {importer.AGENT} {path}"
@@ -311,13 +325,14 @@ class Sync:
                 if place in said and said[place] == aside.value:
                     continue
                 said[place] = aside.value
+                if aside.field == "cwd":
+                    self._cwds[aside.value] = None
                 self._append_aside(aside.identity.key, aside.field, aside.value, aside.rank, aside.evidence)
             yield from self._commit()
             for trouble in troubles:
                 yield self._failed(trouble)
             if self._cache.stamp(name) != stats:
                 self._cache.set_stamp(name, stats)
-        self._projector.settle()
 
     def _append_aside(self, session: str, field: str, value: str, rank: int, evidence: str) -> None:
         event: c.Event

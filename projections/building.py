@@ -35,6 +35,25 @@ class Building:
         db.execute("BEGIN")
         self.replay = Replay(db, log, pricer(db, overrides), bulk=True)
 
+    def load(self, until: int, progress: Progress | None = None) -> None:
+        """Everything the log has up to a position, session by session: full-text row ids must rise."""
+        streams: dict[str, None] = {}
+        for recorded in self._log.read(bodies=False):
+            if recorded.position > until:
+                break
+            if not codec.known(recorded.type, recorded.version):
+                recorded.event()
+            if recorded.type in PARSES:
+                streams[recorded.stream] = None
+            elif recorded.type != SessionPart.TYPE:
+                whole = self._log.at(recorded.position)
+                assert whole is not None
+                self.replay.note(whole)
+        for number, stream in enumerate(streams, 1):
+            self.replay.advance(stream, until=until)
+            if progress:
+                progress(number, len(streams))
+
     def finish(self, position: int, head: bytes) -> None:
         """End the load up to the log's position."""
         db = self._new.db
@@ -60,30 +79,12 @@ def build(folder: Path, log: Log, overrides: Overrides, progress: Progress | Non
     head, hash_ = log.head()
     building = Building(folder, log, overrides)
     try:
-        streams: dict[str, int] = {}
-        for recorded in log.read(bodies=False):
-            if recorded.position > head:
-                break
-            if not codec.known(recorded.type, recorded.version):
-                recorded.event()
-            if recorded.type in PARSES:
-                streams[recorded.stream] = streams.get(recorded.stream, 0) + 1
-            elif recorded.type != SessionPart.TYPE:
-                whole = log.at(recorded.position)
-                assert whole is not None
-                building.replay.note(whole)
-        for number, stream in enumerate(streams):
-            building.replay.advance(stream, until=head)
-            if progress and number % 16 == 0:
-                progress(number, len(streams))
+        building.load(head, progress)
         building.finish(head, hash_)
-        done = digest(building.db)
-        if progress:
-            progress(len(streams), len(streams))
+        return building, digest(building.db)
     except BaseException:
         building.discard()
         raise
-    return building, done
 
 
 def rebuild(folder: Path, log: Log, overrides: Overrides, progress: Progress | None = None) -> Digest:

@@ -24,8 +24,6 @@ from prosa.projections.prices import Overrides, stamp
 
 READ_BUSY_MS = 250
 """How long a question waits for another process to finish catching up."""
-FAR_BEHIND = 20_000
-"""Events; catching up with more is slower than building anew."""
 
 Progress = Callable[[int, int], None]
 """(done, total) events."""

@@ -24,17 +24,17 @@ PARSES = frozenset({c.SessionParsed.TYPE, c.SessionExtended.TYPE})
 
 SESSION_BY_KEY = "SELECT sid, applied, next FROM sessions WHERE key = ?"
 NEW_SESSION = """
-INSERT INTO sessions (key, agent, scope, id, profile, origin, device, applied, next, header, raw)
-VALUES (?, ?, ?, ?, ?, ?,
-    (SELECT device FROM devices WHERE origin = ? AND position <= ? ORDER BY position DESC LIMIT 1),
-    0, 1, x'80', NULL)"""
+INSERT INTO sessions (key, agent, scope, id, profile, applied, next, header) VALUES (?, ?, ?, ?, ?, 0, 1, x'80')"""
 # no RETURNING inside a load: its statement savepoint makes every full-text table write a segment (7 s of 20)
-PUT_REVISION = "INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_RAW = """
+INSERT INTO raws VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET stored = min(stored, excluded.stored),
+    extends = coalesce(max(extends, excluded.extends), extends, excluded.extends)"""
+PUT_REVISION = "INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 REVISIONS = """
-SELECT origin, surface, revision, parser, raw, first, last, latest, header FROM revisions WHERE sid = ?"""
+SELECT origin, surface, revision, profile, parser, raw, first, last, latest, header FROM revisions WHERE sid = ?"""
 SERVE = "UPDATE sessions SET applied = ?, next = ?, header = ?, raw = ?, profile = ?, leaf = ? WHERE sid = ?"
 TITLED_BY = "SELECT s.sid FROM foreign_titles f JOIN sessions s ON s.leaf = f.leaf WHERE f.sid = ?"
-REVISION = "SELECT first, latest FROM revisions WHERE sid = ? AND origin = ? AND surface = ? AND revision = ?"
+REVISION = "SELECT first, latest, first_at FROM revisions WHERE sid = ? AND origin = ? AND surface = ? AND revision = ?"
 
 
 class Ending(NamedTuple):
@@ -57,6 +57,7 @@ class Revision(NamedTuple):
     origin: int
     surface: str
     revision: int
+    profile: str
     parser: str
     raw: str
     first: int
@@ -76,6 +77,7 @@ class Replay:
         self._dirty: set[int] = set()
         self._event: tuple[int, c.SessionParsed | c.SessionPart] | None = None
         self._origin_bytes = {origin.number: origin.origin for origin in log.origins}
+        db.executemany("INSERT OR IGNORE INTO origins VALUES (?, ?)", list(self._origin_bytes.items()))
         if bulk:
             db.execute("CREATE TEMP TABLE arrivals (key INTEGER, id INTEGER, copied INTEGER, source INTEGER)")
 
@@ -144,7 +146,7 @@ class Replay:
                 self._source(recorded.origin, event.path, event, "rejected", recorded.position)
             case c.RawPreserved():
                 db.execute(
-                    "INSERT OR REPLACE INTO raws VALUES (?, ?, ?, ?, ?, ?)",
+                    PUT_RAW,
                     (event.sha256, event.session, event.size, event.stored, event.verbatim, event.extends),
                 )
                 self._touch(event.session)
@@ -234,8 +236,7 @@ class Replay:
         first = endings[0].event
         if row is None:
             values = (first.session, first.agent, first.scope, first.id, first.profile)
-            origin = endings[0].origin
-            self._db.execute(NEW_SESSION, (*values, origin, origin, endings[0].first))
+            self._db.execute(NEW_SESSION, values)
             sid, next_n = self._db.last_insert_rowid(), 1
             self._owners.appeared(sid, first.agent, first.id)
         else:
@@ -252,7 +253,7 @@ class Replay:
         last = endings[-1]
         header = codec.decode_as(Header, serving.header)
         self._db.execute(
-            SERVE, (last.positions[-1], next_n, serving.header, serving.raw, last.event.profile, header.leaf, sid)
+            SERVE, (last.positions[-1], next_n, serving.header, serving.raw, serving.profile, header.leaf, sid)
         )
         self._dirty.add(sid)
         if header.foreign_titles:
@@ -296,15 +297,20 @@ class Replay:
     def _put_revision(self, sid: int, ending: Ending, latest: int | None) -> None:
         event = ending.event
         old = self._db.execute(REVISION, (sid, *ending.place)).fetchone()
-        first = ending.first
         if old and isinstance(event, c.SessionExtended):
-            first = old[0]
+            first, first_at = old[0], old[2]
             latest = max((at for at in (latest, old[1]) if at is not None), default=None)
-        header = codec.encode(event.header)
+        else:
+            header = self._log.header_at(ending.first)
+            assert header is not None
+            first, first_at = ending.first, header.at_us
         self._db.execute(
             PUT_REVISION,
-            (sid, *ending.place, event.parser, event.raw, first, ending.positions[-1], latest, header),
-        )
+            (
+                sid, *ending.place, event.profile, event.parser, event.raw, first, first_at, ending.positions[-1],
+                latest, codec.encode(event.header),
+            ),
+        )  # fmt: skip
 
     def _claim(self, sid: int, writer: Writer, old: list[tuple[int, int]] | None = None) -> None:
         gone = writer.gone if old is None else old
@@ -348,10 +354,14 @@ class Replay:
         return [Revision._make(row) for row in self._db.execute(REVISIONS, (sid,))]
 
     def _newest(self, revisions: list[Revision]) -> list[Revision]:
-        """The serving surface's revisions: the replica with the latest activity first, in it the highest revision."""
+        """The serving surface's revisions: the replica with the latest activity first, in it the highest revision.
+
+        The surface with more prompts serves; one named `~…` only where there is no other.
+        """
         surfaces = {revision.surface for revision in revisions}
         if len(surfaces) > 1:
-            best = max(sorted(surfaces), key=lambda name: self._prompts([r for r in revisions if r.surface == name]))
+            prompts = {name: self._prompts([r for r in revisions if r.surface == name]) for name in sorted(surfaces)}
+            best = max(prompts, key=lambda name: (not name.startswith("~"), prompts[name]))
             revisions = [revision for revision in revisions if revision.surface == best]
         replicas: dict[int, int] = {}
         for revision in revisions:

@@ -11,6 +11,8 @@ CREATE TABLE checkpoint (
 
 INSERT INTO checkpoint VALUES (0, zeroblob(32), '', '');
 
+CREATE TABLE origins (number INTEGER PRIMARY KEY, origin BLOB NOT NULL) STRICT;
+
 CREATE TABLE sessions (
     sid           INTEGER PRIMARY KEY,
     key           TEXT NOT NULL UNIQUE,
@@ -18,7 +20,6 @@ CREATE TABLE sessions (
     scope         TEXT,
     id            TEXT NOT NULL,
     profile       TEXT NOT NULL,
-    origin        INTEGER NOT NULL,   -- of the replica first seen; its device is the session's
     device        TEXT,
     applied       INTEGER NOT NULL,   -- position of the last complete parse that is in here
     next          INTEGER NOT NULL,   -- the next free n
@@ -80,9 +81,11 @@ CREATE TABLE revisions (
     origin   INTEGER NOT NULL,
     surface  TEXT NOT NULL,
     revision INTEGER NOT NULL,
+    profile  TEXT NOT NULL,
     parser   TEXT NOT NULL,
     raw      TEXT NOT NULL,
     first    INTEGER NOT NULL,        -- position of its first part
+    first_at INTEGER NOT NULL,        -- when that was appended, microseconds
     last     INTEGER NOT NULL,        -- position of its last event
     latest   INTEGER,                 -- last activity it knows, microseconds
     header   BLOB NOT NULL,
@@ -174,8 +177,8 @@ CREATE TABLE foreign_titles (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE raws (
-    sha256 TEXT PRIMARY KEY, session TEXT NOT NULL, size INTEGER NOT NULL, stored INTEGER NOT NULL,
-    verbatim INTEGER NOT NULL, extends TEXT
+    sha256 TEXT NOT NULL, session TEXT NOT NULL, size INTEGER NOT NULL, stored INTEGER NOT NULL,
+    verbatim INTEGER NOT NULL, extends TEXT, PRIMARY KEY (sha256, session)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sources (

@@ -27,7 +27,7 @@ PROMPT_LENGTH = 200
 TurnText = Callable[[int, int], str]
 
 SESSION = """
-SELECT key, id, origin, header, raw, title FROM sessions WHERE sid = ?"""
+SELECT key, id, header, raw, title FROM sessions WHERE sid = ?"""
 TURN_SUMS = f"""
 INSERT INTO turn_sums
 SELECT :sid, coalesce(at / {QUARTER_US}, -1), kind, coalesce(tool, 0), count(*), sum(error)
@@ -78,13 +78,19 @@ DESCRIBED = """
 SELECT field, value, rank FROM described WHERE session = ? ORDER BY rank, at_us, origin, origin_position"""
 TIMES_ACTIVE = """
 SELECT at FROM turns WHERE id BETWEEN ? AND ? AND own = 2 AND at IS NOT NULL ORDER BY at"""
+FIRST_REPLICA = """
+SELECT r.origin, (SELECT device FROM devices d WHERE d.origin = r.origin AND d.position <= r.first
+    ORDER BY d.position DESC LIMIT 1)
+FROM revisions r JOIN origins o ON o.number = r.origin WHERE r.sid = ? ORDER BY r.first_at, o.origin, r.first LIMIT 1"""
 PROJECT = """
-SELECT remote, marker FROM projects WHERE path = ? ORDER BY origin <> ?, remote IS NULL, origin LIMIT 1"""
+SELECT p.remote, p.marker FROM projects p JOIN origins o ON o.number = p.origin
+WHERE p.path = ? ORDER BY p.origin <> ?, p.remote IS NULL, o.origin LIMIT 1"""
 SOURCE = """
 SELECT s.path, s.state FROM source_sessions m JOIN sources s ON s.origin = m.origin AND s.path = m.path
 WHERE m.session = ? ORDER BY s.state <> 'present', s.path LIMIT 1"""
 PUT = """
-UPDATE sessions SET visible = :visible, started = :started, last = :last, title = :title, first_prompt = :first_prompt,
+UPDATE sessions SET device = :device, visible = :visible,
+    started = :started, last = :last, title = :title, first_prompt = :first_prompt,
     models = :models, tools = :tools, users = :users, assistants = :assistants, thinkings = :thinkings,
     tool_calls = :tool_calls, tool_results = :tool_results, tool_errors = :tool_errors, has_usage = :has_usage,
     input = :input, output = :output, cache_read = :cache_read, cache_write = :cache_write, reasoning = :reasoning,
@@ -99,15 +105,18 @@ WHERE sid = :sid"""
 
 def refresh(db: Database, sid: int, turn_text: TurnText) -> None:
     """Make the session's row and sums from its facts and from what is said about it."""
-    key, native, origin, header_body, raw, old_title = db.execute(SESSION, (sid,)).fetchone()
+    key, native, header_body, raw, old_title = db.execute(SESSION, (sid,)).fetchone()
     header = decode_as(Header, header_body)
     row: dict[str, object] = {"sid": sid}
     _sum(db, sid, header, row)
     said = _described(db, key)
     _edges(db, sid, native, header, said, row)
     _texts(db, sid, header, said, old_title, row, turn_text)
+    origin, row["device"] = db.execute(FIRST_REPLICA, (sid,)).fetchone()
     _place(db, key, origin, header, said, row)
-    stored = db.execute("SELECT size, stored, verbatim FROM raws WHERE sha256 = ?", (raw,)).fetchone()
+    stored = db.execute(
+        "SELECT size, stored, verbatim FROM raws WHERE sha256 = ? AND session = ?", (raw, key)
+    ).fetchone()
     row["raw_size"], row["raw_stored"], row["raw_verbatim"] = stored or (None, None, 1)
     db.execute(PUT, row)
 

@@ -6,10 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from store import Store
+
+settings.register_profile("prosa", deadline=None)
+settings.load_profile("prosa")
 
 
 @pytest.fixture

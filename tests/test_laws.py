@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from store import A, B, C, Store, claude_lines
 
 from prosa.events.catalogue import LogForked
+from prosa.events.facts import Facts
 from prosa.events.raw import RawStore
 from prosa.events.verify import preserved, verify_log, verify_raws
-from prosa.ingest import importing
-from prosa.ingest.report import SyncOptions
+from prosa.ingest import claude_code, importing
+from prosa.ingest.report import Reparsed, SyncOptions
 from prosa.projections.building import check
 
 
@@ -276,8 +277,7 @@ POINTS = {
         "os.kill(os.getpid(), signal.SIGKILL) if len(items) > 2 else old(self, items)"
     ),
     "events committed, nothing projected": "from prosa.cli.indexing import IndexProjector as P\n"
-    "P.appended = P.settle = "
-    + DIE,
+    "P.appended = P.settle = " + DIE,
     "projection half way": "from prosa.projections import replay; replay.refresh = " + DIE,
     "built, not switched": "from prosa.projections.index import NewIndex; NewIndex.publish = " + DIE,
     "switched, cache not written": "from prosa.ingest.cache import Cache; Cache.write = " + DIE,
@@ -309,3 +309,32 @@ def test_a_kill_at_any_step_costs_nothing_but_a_second_reading(store: Store, poi
         raw = RawStore(store.home.raw)
         assert [*verify_log(log), *verify_raws(raw, preserved(log))] == []
         assert raw.sweep() == 0
+
+
+def test_a_new_parser_appends_the_difference_and_a_dry_run_shows_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new parser is the old one that leaves the last prompt out."""
+    store.write(A, b"".join(claude_lines(A, 3)))
+    store.write(B, b"".join(claude_lines(B, 1)))
+    store.sync()
+    take = claude_code.Fold.take
+
+    def shorter(fold: claude_code.Fold) -> Facts:
+        facts = take(fold)
+        facts.turns = [turn for turn in facts.turns if "prompt 2" not in turn.text]
+        return facts
+
+    monkeypatch.setattr(claude_code.Fold, "take", shorter)
+    monkeypatch.setattr(claude_code, "PARSER", "claude-code/next")
+    before = store.files()
+    shown = [item for item in store.items(SyncOptions(reparse=True, dry_run=True)) if isinstance(item, Reparsed)]
+    assert [(item.key, item.before.turns - item.after.turns) for item in shown] == [(f"claude-code/{A}", 1)]
+    assert store.files() == before
+    for path in store.projects.iterdir():
+        path.unlink()  # the preserved raw is enough
+    assert store.sync().reparsed == 2
+    assert {native: row[3] for native, row in store.sessions().items()} == {A: 2, B: 1}
+    assert store.found("prompt 2") == []
+    assert store.serving() == store.rebuilt()
+    assert store.sync().events == 0

@@ -98,6 +98,7 @@ def test_an_empty_text_has_no_pieces() -> None:
     assert tokens.pieces("") == []
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(st.lists(st.sampled_from(["word ", "x" * 1000, "重" * 50_000, "a.b\n", "-" * 99_999, "\u3000"]), max_size=40))
 def test_pieces_together_are_the_text_and_within_the_limit(parts: list[str]) -> None:
     text = "".join(parts) * 8
