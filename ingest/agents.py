@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from prosa.ingest import claude_code, codex
+from prosa.ingest import claude_code, codex, copilot, gemini, grok_build, pi
 
-IMPORTERS: tuple[ModuleType, ...] = (claude_code, codex)
+IMPORTERS: tuple[ModuleType, ...] = (claude_code, codex, gemini, grok_build, pi, copilot)
