@@ -225,6 +225,8 @@ class SessionLinked(Event, frozen=True, kw_only=True):
     """Native id."""
     kind: Literal["parent", "forked_from", "cleared_from", "resumed_from"]
     evidence: str
+    rank: int = 1
+    """As in session_described."""
 
 
 class ProjectIdentified(Event, frozen=True, kw_only=True):

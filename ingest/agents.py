@@ -2,6 +2,19 @@
 
 from types import ModuleType
 
-from prosa.ingest import claude_code, codex, copilot, gemini, grok_build, pi
+from prosa.ingest import (
+    antigravity,
+    claude_code,
+    codex,
+    copilot,
+    cursor,
+    gemini,
+    grok_build,
+    hermes,
+    opencode,
+    pi,
+)
 
-IMPORTERS: tuple[ModuleType, ...] = (claude_code, codex, gemini, grok_build, pi, copilot)
+IMPORTERS: tuple[ModuleType, ...] = (
+    claude_code, codex, cursor, gemini, antigravity, hermes, grok_build, pi, opencode, copilot,
+)  # fmt: skip

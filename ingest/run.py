@@ -26,7 +26,7 @@ from prosa.ingest import device, projects
 from prosa.ingest.agents import IMPORTERS
 from prosa.ingest.cache import Cache, SavedFold, Seen
 from prosa.ingest.discovery import AgentHome, Found, Profiles, agent_homes, look
-from prosa.ingest.importer import Identity, Trouble
+from prosa.ingest.importer import Aside, Identity, Trouble
 from prosa.ingest.importing import Item, Outcome, Reparse
 from prosa.ingest.reparsing import changes
 from prosa.ingest.report import Progress, SourceDone, SyncItem, SyncOptions, SyncSummary
@@ -306,43 +306,56 @@ class Sync:
         yield from self._commit()
 
     def _hear_asides(self, seen: Mapping[str, Seen], *, changed: bool) -> Iterator[SyncItem]:
-        """What shared files say about sessions; read only where they or a session changed."""
-        for importer, _, path in self._homes:
-            stats = _stats(path, importer.ASIDE_FILES)
-            name = f"asides {importer.AGENT} {path}"
-            if not changed and self._cache.stamp(name) == stats:
-                continue
-            known: dict[str, list[Identity]] = {}
-            for source in (self._cache.sources() if changed else seen).values():
-                for key in source.sessions:
-                    identity = Identity.from_key(key)
-                    if identity.agent == importer.AGENT:
-                        known.setdefault(identity.id, []).append(identity)
-            said = self._projector.described()
+        """What shared files say about sessions; read only where they or a source changed."""
+        stats = {home: _stats(home.path, home.importer.ASIDE_FILES) for home in self._homes}
+        heard = [
+            home for home in self._homes if changed or self._cache.stamp(f"asides {home.path}") != stats[home]
+        ]
+        if not heard:
+            return
+        known = _identities(self._cache.sources() if changed else seen)
+        said = self._projector.described()
+        for home in heard:
             troubles: list[Trouble] = []
-            for aside in importer.asides(path, known, troubles.append):
+            for aside in home.importer.asides(home.path, known.get(home.importer.AGENT, {}), troubles.append):
                 place = (aside.identity.key, aside.field, aside.evidence)
                 if place in said and said[place] == aside.value:
                     continue
                 said[place] = aside.value
                 if aside.field == "cwd":
                     self._cwds[aside.value] = None
-                self._append_aside(aside.identity.key, aside.field, aside.value, aside.rank, aside.evidence)
+                self._append_aside(aside)
             yield from self._commit()
             for trouble in troubles:
                 yield self._failed(trouble)
-            if self._cache.stamp(name) != stats:
-                self._cache.set_stamp(name, stats)
+            if self._cache.stamp(f"asides {home.path}") != stats[home]:
+                self._cache.set_stamp(f"asides {home.path}", stats[home])
 
-    def _append_aside(self, session: str, field: str, value: str, rank: int, evidence: str) -> None:
+    def _append_aside(self, aside: Aside) -> None:
         event: c.Event
-        if field in ("parent", "forked_from", "cleared_from", "resumed_from"):
-            event = c.SessionLinked(session=session, other=value, kind=field, evidence=evidence)  # type: ignore[arg-type]
-        else:
-            event = c.SessionDescribed(session=session, field=field, value=value, rank=rank, evidence=evidence)
-        stream = f"session-{session}"
+        key = aside.identity.key
+        match aside.field:
+            case "parent" | "forked_from" | "cleared_from" | "resumed_from" as kind:
+                event = c.SessionLinked(
+                    session=key, other=aside.value, kind=kind, evidence=aside.evidence, rank=aside.rank
+                )
+            case field:
+                event = c.SessionDescribed(
+                    session=key, field=field, value=aside.value, rank=aside.rank, evidence=aside.evidence
+                )
+        stream = f"session-{key}"
         waiting = sum(1 for item in self._batch if item.stream == stream)
         self._put(prepare(Draft(stream, self._log.stream_version(stream) + waiting, event)))
+
+
+def _identities(seen: Mapping[str, Seen]) -> dict[str, dict[str, list[Identity]]]:
+    """Agent → native id → the sessions of all sources."""
+    found: dict[str, dict[str, list[Identity]]] = {}
+    for source in seen.values():
+        for key in source.sessions:
+            identity = Identity.from_key(key)
+            found.setdefault(identity.agent, {}).setdefault(identity.id, []).append(identity)
+    return found
 
 
 def sync(

@@ -153,7 +153,7 @@ class Replay:
             case c.SessionDescribed():
                 self._describe(recorded, event.session, event.field, event.value, event.rank, event.evidence)
             case c.SessionLinked():
-                self._describe(recorded, event.session, event.kind, event.other, 1, event.evidence)
+                self._describe(recorded, event.session, event.kind, event.other, event.rank, event.evidence)
             case c.ProjectIdentified():
                 self._project(recorded.origin, event)
             case c.BodyErased():

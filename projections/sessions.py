@@ -61,7 +61,7 @@ SELECT min(a), max(b) FROM (
 )"""
 FIRST_PROMPT = f"""
 SELECT position, number FROM turns
-WHERE id BETWEEN ? AND ? AND kind = {USER} AND counted AND own = 2 ORDER BY place LIMIT 1"""
+WHERE id BETWEEN ? AND ? AND kind = {USER} AND counted AND own = 2 ORDER BY place LIMIT 50"""
 INHERITED = "SELECT count(*) FROM turns WHERE id BETWEEN ? AND ? AND own < 2 AND counted"
 COMPACTIONS = "SELECT count(*) FROM compactions WHERE id BETWEEN ? AND ? AND own = 2"
 OWNER_OF_COPIES = """
@@ -216,10 +216,8 @@ def _texts(
     turn_text: TurnText,
 ) -> None:
     low, high = span(sid)
-    prompt = header.objective
-    first = db.execute(FIRST_PROMPT, (low, high)).fetchone()
-    if first:
-        prompt = turn_text(*first)
+    prompts = (turn_text(*place) for place in db.execute(FIRST_PROMPT, (low, high)))
+    prompt = next((text for text in prompts if text.strip()), header.objective)
     row["first_prompt"] = " ".join(prompt[: 20 * PROMPT_LENGTH].split())[:PROMPT_LENGTH].rstrip() if prompt else None
     title = _best(header.title, said, "title")
     if title is None and header.leaf:
