@@ -308,9 +308,7 @@ class Sync:
     def _hear_asides(self, seen: Mapping[str, Seen], *, changed: bool) -> Iterator[SyncItem]:
         """What shared files say about sessions; read only where they or a source changed."""
         stats = {home: _stats(home.path, home.importer.ASIDE_FILES) for home in self._homes}
-        heard = [
-            home for home in self._homes if changed or self._cache.stamp(f"asides {home.path}") != stats[home]
-        ]
+        heard = [home for home in self._homes if changed or self._cache.stamp(f"asides {home.path}") != stats[home]]
         if not heard:
             return
         known = _identities(self._cache.sources() if changed else seen)

@@ -17,7 +17,8 @@ from prosa.events.catalogue import LogForked
 from prosa.events.facts import Facts
 from prosa.events.raw import RawStore
 from prosa.events.verify import preserved, verify_log, verify_raws
-from prosa.ingest import claude_code, importing
+from prosa.ingest import importing
+from prosa.ingest.claude_code import importer as claude_code
 from prosa.ingest.report import Reparsed, SyncOptions
 from prosa.projections.building import check
 

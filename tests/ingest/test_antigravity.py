@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import antigravity
+from prosa.ingest.antigravity import importer as antigravity
 from prosa.ingest.clock import parse_iso
 from prosa.ingest.importer import Identity, Trouble
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import claude_code
-from prosa.ingest.claude_prompts import readable, unwrap
+from prosa.ingest.claude_code import importer as claude_code
+from prosa.ingest.claude_code.prompts import readable, unwrap
 from prosa.ingest.importer import Identity, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "claude-code"

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import NOT_COPIED, PROVEN, SUGGESTED, TEXT_LIMIT, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import codex
 from prosa.ingest.clock import parse_iso
+from prosa.ingest.codex import importer as codex
 from prosa.ingest.importer import Identity, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "codex"

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import PROVEN, SUGGESTED, TEXT_LIMIT, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import cursor
 from prosa.ingest.clock import parse_iso
-from prosa.ingest.cursor_prompts import prompt_of, stamp_time
+from prosa.ingest.cursor import importer as cursor
+from prosa.ingest.cursor.prompts import prompt_of, stamp_time
 from prosa.ingest.importer import Identity, Raw, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "cursor"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from prosa.events import codec
 from prosa.events.facts import PROVEN, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import gemini
+from prosa.ingest.gemini import importer as gemini
 from prosa.ingest.importer import Identity, Source, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "gemini"

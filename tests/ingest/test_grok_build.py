@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Turn, Usage
-from prosa.ingest import grok_build
+from prosa.ingest.grok_build import importer as grok_build
 from prosa.ingest.importer import Identity, Raw, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"

@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import foreign_db, hermes
+from prosa.ingest import foreign_db
 from prosa.ingest.clock import parse_iso
+from prosa.ingest.hermes import importer as hermes
 from prosa.ingest.importer import Identity, Raw, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "hermes"

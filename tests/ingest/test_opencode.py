@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import foreign_db, opencode
+from prosa.ingest import foreign_db
 from prosa.ingest.clock import parse_iso
 from prosa.ingest.importer import Identity, Raw, Trouble
+from prosa.ingest.opencode import importer as opencode
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "opencode"
 CASES = sorted(path.parent.name for path in CORPUS.glob("*/expected.json")) if CORPUS.is_dir() else []

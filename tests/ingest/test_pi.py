@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from prosa.events import codec
 from prosa.events.facts import NOT_COPIED, PROVEN, Compaction, Facts, Header, Mark, Turn, Usage
-from prosa.ingest import pi
 from prosa.ingest.importer import Identity, Trouble
-from prosa.ingest.pi_fold import id_of_path
+from prosa.ingest.pi import importer as pi
+from prosa.ingest.pi.fold import id_of_path
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "pi"
 CASES = sorted(path.name for path in CORPUS.glob("*")) if CORPUS.is_dir() else []

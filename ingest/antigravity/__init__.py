@@ -1,0 +1,1 @@
+"""Antigravity: `importer` is what sync calls; the format is in docs/formats/antigravity.md."""

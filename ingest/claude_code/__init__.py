@@ -1,0 +1,1 @@
+"""Claude Code: `importer` is what sync calls; the format is in docs/formats/claude-code.md."""

@@ -1,0 +1,495 @@
+"""Folds one Claude Code transcript into facts.
+
+Keys are made from record uuids, message ids and tool ids, because these survive a fork, a resume copy and /branch;
+times, session ids and the JSON text do not. One answer is many lines with one message id, and the same block may
+come again under another uuid: what is known of a message (`Answer`) decides whether a block is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+
+import msgspec
+
+from prosa.events.facts import (
+    NOT_COPIED,
+    PROVEN,
+    Compaction,
+    Facts,
+    Header,
+    Kind,
+    Mark,
+    Role,
+    Summary,
+    Turn,
+    Usage,
+    bounded,
+    fact_key,
+)
+from prosa.ingest.claude_code.prompts import Prompt, plain_text, prompt_text, readable, unwrap
+from prosa.ingest.claude_code.records import Block, Message, Record, Tokens, decode, records, usage_of
+from prosa.ingest.claude_code.state import Answer, Boundary, Burst, Said, State, digest, short
+from prosa.ingest.clock import parse_iso
+from prosa.ingest.importer import Identity
+from prosa.ingest.json_lines import Lines
+
+AGENT = "claude-code"
+BURST_US = 1_000_000
+"""Records without speech that follow each other within a second are one mark."""
+HEAD = 32
+REQUEST_COPY = b'{"type":"api-request-blob"'
+"""2.1.332 writes every request out again, without time or uuid: a tenth of the bytes, nothing to read."""
+CONTINUED = "This session is being continued from a previous conversation that ran out of context."
+NO_ANSWER = "No response requested."
+LONG_IDS = ("toolu_", "srvtoolu_")
+SIDE_TYPES = frozenset(
+    {
+        "agent-color", "agent-name", "agent-setting", "api-request", "api-request-blob", "api-request-shape",
+        "atis-latch", "attribution-snapshot", "bridge-session", "content-replacement", "cost-state",
+        "file-history-delta", "file-history-snapshot", "frame-link", "last-prompt", "mode", "permission-mode",
+        "pr-link", "progress", "queue-operation", "relocated", "result", "speculation-accept", "started", "tag",
+        "task-summary", "tools-used", "worktree-state",
+    }
+)  # fmt: skip
+
+
+class Fold:
+    """See `importer.Fold`. One instance reads one file from its start or from a saved state."""
+
+    def __init__(self, identity: Identity, state: bytes | None = None) -> None:
+        self.identity = identity
+        self.is_agent = identity.id.startswith("agent-")
+        self.s = msgspec.msgpack.decode(state, type=State) if state is not None else State()
+        self._lines = Lines(self.s.rest)
+        self._uuids: set[int] = set(array("q", self.s.uuids))
+        self._facts = Facts()
+        self._usage: Usage | None = None
+        """Held back until another message comes: the next line may have the final count."""
+        self._copied = NOT_COPIED
+        self._copied_from: str | None = None
+        self._version: str | None = None
+
+    def feed(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if not line or line.startswith(REQUEST_COPY):
+                continue
+            try:
+                record = decode(line)
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                found, lost = records(line)
+                if lost:
+                    self.s.malformed += 1
+                    self.s.malformed_bytes += len(line)
+                for record in found:
+                    self._record(record, line)
+            else:
+                self._record(record, line)
+
+    def take(self) -> Facts:
+        self._let_go()
+        burst = self.s.burst
+        if burst is not None:
+            self._emit(burst)
+        facts, self._facts = self._facts, Facts()
+        return facts
+
+    def end(self) -> None:
+        """A last line that lacks only its newline is read; a torn one waits.
+
+        Clients before 2.1 and copies often end without a newline. A JSON object is whole or no JSON, so what comes
+        later begins a line of its own.
+        """
+        rest = self._lines.rest
+        if rest.rstrip().endswith(b"}"):
+            try:
+                found = [decode(rest)]
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                found, lost = records(rest)
+                if lost:
+                    return
+            self._lines = Lines()
+            for record in found:
+                self._record(record, rest)
+
+    def state(self) -> bytes:
+        self.s.rest = self._lines.rest
+        self.s.uuids = array("q", sorted(self._uuids)).tobytes()
+        return msgspec.msgpack.encode(self.s)
+
+    def header(self) -> Header:
+        s = self.s
+        own = [text for leaf, text in s.summaries.items() if short(leaf) in self._uuids]
+        return Header(
+            cwd=s.cwd,
+            branch=s.branch,
+            title=s.custom_title or s.ai_title or (own[-1] if own else None),
+            kinds=tuple(s.kinds),
+            parent=self.identity.scope if self.is_agent else None,
+            forked_from=s.forked_from or self._resumed(),
+            cleared_from=s.cleared_from,
+            clients=tuple(s.clients),
+            started_at=s.side_first,
+            last_activity_at=s.side_last,
+            has_usage=s.has_usage,
+            unknown=dict(s.unknown),
+            malformed=s.malformed,
+            malformed_bytes=s.malformed_bytes,
+            leaf=s.leaf,
+            # own ones too: in a resume copy the leaf is also a record of the session that was copied
+            foreign_titles=tuple(Summary(leaf=leaf, text=text) for leaf, text in s.summaries.items()),
+        )
+
+    def _resumed(self) -> str | None:
+        """A resume copy (v1): its first lines still carry the id of the session they were copied from."""
+        first = self.s.first_session
+        return first if self.s.own_seen and first != self.identity.id else None
+
+    def _record(self, record: Record, line: bytes) -> None:
+        s = self.s
+        if record.uuid:
+            self._uuids.add(short(record.uuid))
+        if record.version != self._version and record.version:
+            self._version = record.version
+            if record.version not in s.clients:
+                s.clients.append(record.version)
+        if s.cwd is None and record.cwd:
+            s.cwd = record.cwd
+        if s.branch is None and record.git_branch:
+            s.branch = record.git_branch
+        origin = record.forked_from.session_id if record.forked_from is not None else None
+        if origin and origin != self.identity.id:
+            self._copied, self._copied_from = PROVEN, origin
+            s.forked_from = s.forked_from or origin
+        else:
+            self._copied, self._copied_from = NOT_COPIED, None
+        at = parse_iso(record.timestamp)
+        match record.type:
+            case "user" | "assistant":
+                s.leaf = record.uuid or s.leaf
+                self._speech(record, line, at)
+            case "attachment":
+                self._attachment(record, line, at)
+            case "system":
+                self._system(record, line, at)
+            case _:
+                self._side(record, line, at)
+
+    # records that speak
+
+    def _speech(self, record: Record, line: bytes, at: int | None) -> None:
+        self._links(record)
+        message = record.message
+        if message is None:
+            covered = False
+        elif record.is_compact_summary:
+            covered = self._summary(record, line, plain_text(message.content), at)
+        elif record.type == "assistant":
+            covered = self._answer(record, line, message, at)
+        else:
+            covered = self._user(record, line, message, at)
+        if not covered:
+            self._mark(record, at)
+
+    def _links(self, record: Record) -> None:
+        """What the first records say of the session before this one."""
+        s = self.s
+        if self.is_agent:
+            return
+        if record.session_id:
+            s.first_session = s.first_session or record.session_id
+            s.own_seen = s.own_seen or record.session_id == self.identity.id
+        started = record.process_session
+        if started and started != self.identity.id and s.cleared and s.cleared_from is None:
+            s.cleared_from = started
+
+    def _answer(self, record: Record, line: bytes, message: Message, at: int | None) -> bool:
+        """A line of an answer; whether its time stands in a fact."""
+        content = message.content or []
+        if isinstance(content, str):
+            content = [Block(type="text", text=content)]
+        if message.model == "<synthetic>" or record.is_api_error_message:
+            return False
+        if len(content) == 1 and content[0].text == NO_ANSWER:
+            return False
+        native = message.id or self._native(record, line)
+        answer = self.s.answers.get(native)
+        if answer is None:
+            answer = self.s.answers[native] = Answer()
+        main = self.is_agent or not record.is_sidechain
+        covered = message.usage is not None and self._tokens(native, answer, message.usage, message.model or None, at)
+        for index, block in enumerate(content):
+            kind = block.type or ""
+            if kind == "text" and block.text is not None:
+                covered |= self._said(native, answer.texts, "message", block.text, message.model, main, at)
+            elif kind == "thinking" and block.thinking is not None:
+                covered |= self._said(native, answer.thoughts, "thinking", block.thinking, message.model, main, at)
+            elif kind.endswith("tool_use"):
+                self._call(native, block, f"{self._native(record, line)}#{index}", message.model, at)
+                covered = True
+            elif kind.endswith("tool_result"):
+                # a server's tool answers inside the message: shown, while the tool is counted by its call
+                self._result(block, native, f"{self._native(record, line)}#{index}", at, counted=False)
+                covered = True
+            elif kind not in ("text", "thinking", "redacted_thinking"):
+                self._unknown(f"assistant/{kind}", 0)
+        return covered
+
+    def _said(
+        self, native: str, said: list[Said], kind: Kind, text: str, model: str | None, main: bool, at: int | None
+    ) -> bool:
+        """A text or thought of an answer, unless it is known. One that begins with a known one is that one, grown."""
+        if not text or text.isspace():
+            return False
+        # of several texts in one answer the first counts; thoughts count each
+        now = Said(len(text), digest(text), False)
+        for index, before in enumerate(said):
+            now.counted = before.counted or self._counts(kind, main, index)
+            if now == before:
+                return False
+            if before.length <= now.length and before.digest == (
+                now.digest if before.length == now.length else digest(text[: before.length])
+            ):
+                said[index] = now
+                break
+        else:
+            index = len(said)
+            now.counted = self._counts(kind, main, index)
+            said.append(now)
+        key = fact_key(AGENT, kind, native, str(index))
+        self._turn(key, kind, "assistant", text, at, model=model or None, counted=now.counted)
+        self.s.spoken = self.s.spoken or main
+        return True
+
+    @staticmethod
+    def _counts(kind: Kind, main: bool, index: int) -> bool:
+        return main and (index == 0 or kind == "thinking")
+
+    def _tokens(self, native: str, answer: Answer, tokens: Tokens, model: str | None, at: int | None) -> bool:
+        """The largest usage of a message counts: earlier lines carry what was known while it streamed."""
+        usage = usage_of(tokens, fact_key(AGENT, "usage", native), at, model, self._copied, self._copied_from)
+        total = usage.input + usage.output + usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+        self.s.has_usage = True
+        if total <= answer.total:
+            return False
+        answer.total = total
+        if self._usage is not None and self._usage.key != usage.key:
+            self._let_go()
+        self._usage = usage
+        return True
+
+    def _call(self, native: str, block: Block, place: str, model: str | None, at: int | None) -> None:
+        name = block.name or None
+        key = fact_key(AGENT, "tool_call", *_tool_native(block.id, native, place))
+        if block.id:
+            self.s.tools[block.id] = (name, native)
+        if name == "Workflow":
+            self._kind("workflow")
+        text = readable(block.input)
+        self._turn(key, "tool_call", "assistant", text, at, model=model or None, tool=name, tool_call_id=block.id)
+
+    def _result(self, block: Block, native: str, place: str, at: int | None, counted: bool = True) -> None:
+        call = block.tool_use_id
+        name, asked = self.s.tools.get(call, (None, native)) if call else (None, native)
+        if call and call.startswith(LONG_IDS):
+            self.s.tools.pop(call, None)
+        key = fact_key(AGENT, "tool_result", *_tool_native(call, asked, place))
+        text = plain_text(block.content)
+        error = bool(block.is_error)
+        self._turn(key, "tool_result", "tool", text, at, tool=name, tool_call_id=call, is_error=error, counted=counted)
+
+    def _user(self, record: Record, line: bytes, message: Message, at: int | None) -> bool:
+        """Tool results and the prompt of a user record; whether its time stands in a fact."""
+        results = False
+        for index, block in enumerate(message.content if isinstance(message.content, list) else ()):
+            if block.type == "tool_result":
+                self._result(block, self._native(record, line), f"{self._native(record, line)}#{index}", at)
+                results = True
+            elif block.type not in ("text", "image", "document"):
+                self._unknown(f"user/{block.type or ''}", 0)
+        return self._prompt(record, line, prompt_text(message.content), at) or results
+
+    def _prompt(self, record: Record, line: bytes, text: str, at: int | None, typed: bool = True) -> bool:
+        if not text or text.isspace():
+            return False
+        if text.startswith(CONTINUED) and record.type == "user":
+            return self._summary(record, line, text, at)
+        prompt = unwrap(text)
+        injected = record.is_meta or record.prompt_source == "system"
+        if injected or (record.origin is not None and record.origin.kind == "task-notification"):
+            prompt = Prompt(text, False, "system")
+        elif record.is_sidechain and not self.is_agent:
+            prompt = prompt._replace(counted=False)
+        counted = prompt.counted and typed
+        command = prompt.command or ""
+        if command in ("clear", "reset", "new"):
+            self.s.cleared = self.s.cleared or not self.s.spoken
+        elif counted and "ralph-loop" in command:
+            self._kind("ralph-loop")
+        elif counted and command == "goal" and prompt.text != "/goal":
+            self._kind("goal")
+        self.s.spoken = self.s.spoken or counted
+        key = fact_key(AGENT, "message", self._native(record, line), prompt.text[:HEAD])
+        self._turn(key, "message", prompt.role, prompt.text, at, counted=counted)
+        return True
+
+    def _summary(self, record: Record, line: bytes, text: str, at: int | None) -> bool:
+        """The summary that completes a compaction. Without a boundary (2025) the compaction has this record's uuid."""
+        s = self.s
+        native = self._native(record, line)
+        self._turn(fact_key(AGENT, "summary", native, text[:HEAD]), "compaction", "system", text, at, counted=False)
+        if record.is_sidechain and not self.is_agent:
+            return True
+        begun = s.boundary or Boundary(native, at, None, None)
+        s.boundary = None
+        self._facts.compactions.append(
+            Compaction(
+                key=fact_key(AGENT, "compaction", begun.id),
+                id=begun.id,
+                at=begun.at if begun.at is not None else at,
+                trigger=begun.trigger,
+                size_before=begun.size_before,
+                copied=self._copied,
+                copied_from=self._copied_from,
+            )
+        )
+        return True
+
+    def _attachment(self, record: Record, line: bytes, at: int | None) -> None:
+        self._links(record)
+        attached = record.attachment
+        kind = attached.type if attached is not None else None
+        if kind == "goal_status":
+            self._kind("goal")
+        if attached is not None and kind == "queued_command":
+            # typed while the agent was busy; a command of another mode is a notification or a shell line
+            typed = attached.command_mode in (None, "prompt")
+            if self._prompt(record, line, prompt_text(attached.prompt), at, typed):
+                return
+        self._mark(record, at)
+
+    def _system(self, record: Record, line: bytes, at: int | None) -> None:
+        if record.subtype == "local_command":
+            if self._prompt(record, line, plain_text(record.content), at, typed=False):
+                return
+        elif record.subtype == "compact_boundary":
+            about = record.compact_metadata
+            trigger, size = (about.trigger, about.pre_tokens) if about is not None else (None, None)
+            self.s.boundary = Boundary(self._native(record, line), at, trigger, size)
+        self._mark(record, at)
+
+    # records that do not
+
+    def _side(self, record: Record, line: bytes, at: int | None) -> None:
+        s = self.s
+        match record.type:
+            case "custom-title":
+                s.custom_title = record.custom_title or s.custom_title
+            case "ai-title":
+                s.ai_title = record.ai_title or s.ai_title
+            case "summary":
+                if record.leaf_uuid and record.summary:
+                    s.summaries.pop(record.leaf_uuid, None)
+                    s.summaries[record.leaf_uuid] = record.summary
+            case kind if kind not in SIDE_TYPES:
+                self._unknown(kind or "", len(line))
+        if record.uuid:
+            self._mark(record, at)
+        elif at is not None and record.session_id in (None, self.identity.id):
+            # never copied by a fork (2.1.332), so the header can say it
+            s.side_first = at if s.side_first is None else min(at, s.side_first)
+            s.side_last = at if s.side_last is None else max(at, s.side_last)
+
+    def _mark(self, record: Record, at: int | None) -> None:
+        """One mark for a burst. Its key is the uuid it begins with: a fork copies a burst whole or not at all.
+
+        Progress of one tool is one mark, however long it runs: a client writes one record a second.
+        """
+        if at is None:
+            return
+        burst = self.s.burst
+        tool = (record.parent_tool_use_id or record.tool_use_id) if record.type == "progress" else None
+        if tool:
+            key = fact_key(AGENT, "mark", tool, "progress")
+            goes_on = burst is not None and burst.key == key
+        else:
+            key = 0
+            goes_on = burst is not None and -BURST_US <= at - burst.last <= BURST_US
+        if burst is not None and goes_on and burst.copied_from == self._copied_from:
+            if not burst.first <= at <= burst.last:
+                burst.first, burst.last, burst.taken = min(burst.first, at), max(burst.last, at), False
+            return
+        if burst is not None:
+            self._emit(burst)
+        key = key or fact_key(AGENT, "mark", record.uuid or f"{self.identity.key}#{at}", record.type or "")
+        self.s.burst = Burst(key, at, at, self._copied_from)
+
+    def _emit(self, burst: Burst) -> None:
+        if burst.taken:
+            return
+        burst.taken = True
+        copied = PROVEN if burst.copied_from else NOT_COPIED
+        self._facts.marks.append(
+            Mark(first=burst.first, last=burst.last, key=burst.key, copied=copied, copied_from=burst.copied_from)
+        )
+
+    def _turn(
+        self,
+        key: int,
+        kind: Kind,
+        role: Role,
+        text: str,
+        at: int | None,
+        *,
+        model: str | None = None,
+        tool: str | None = None,
+        tool_call_id: str | None = None,
+        is_error: bool = False,
+        counted: bool = True,
+    ) -> None:
+        burst = self.s.burst
+        if burst is not None:
+            self._emit(burst)
+            self.s.burst = None
+        text, size = bounded(text)
+        self._facts.turns.append(
+            Turn(
+                key=key,
+                kind=kind,
+                role=role,
+                at=at,
+                text=text,
+                size=size,
+                tool=tool,
+                tool_call_id=tool_call_id,
+                is_error=is_error,
+                model=model,
+                counted=counted,
+                copied=self._copied,
+                copied_from=self._copied_from,
+            )
+        )
+
+    def _let_go(self) -> None:
+        if self._usage is not None:
+            self._facts.usage.append(self._usage)
+            self._usage = None
+
+    def _kind(self, kind: str) -> None:
+        if self._copied != PROVEN and kind not in self.s.kinds:
+            self.s.kinds.append(kind)
+
+    def _unknown(self, kind: str, size: int) -> None:
+        count, known = self.s.unknown.get(kind, (0, 0))
+        self.s.unknown[kind] = (count + 1, known + size)
+
+    def _native(self, record: Record, line: bytes) -> str:
+        """The record's uuid; without one a name that no other session can have."""
+        return record.uuid or f"{self.identity.key}#{hashlib.sha256(line).hexdigest()[:16]}"
+
+
+def _tool_native(call: str | None, message: str, place: str) -> tuple[str, str]:
+    """Name and witness of a tool call. Gateways may number calls anew in each session: the message tells them apart."""
+    if call and call.startswith(LONG_IDS):
+        return call, ""
+    return (call, message) if call else (place, "")

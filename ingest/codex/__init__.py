@@ -1,0 +1,1 @@
+"""OpenAI Codex: `importer` is what sync calls; the format is in docs/formats/codex.md."""

@@ -1,0 +1,1 @@
+"""GitHub Copilot CLI: `importer` is what sync calls; the format is in docs/formats/copilot.md."""

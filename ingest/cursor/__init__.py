@@ -1,0 +1,1 @@
+"""Cursor: `importer` is what sync calls; the format is in docs/formats/cursor.md."""

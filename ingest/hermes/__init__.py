@@ -1,0 +1,1 @@
+"""Hermes: `importer` is what sync calls; the format is in docs/formats/hermes.md."""

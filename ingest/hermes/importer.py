@@ -1,0 +1,247 @@
+"""Hermes: `state.db` of each profile, and the older transcripts in `sessions/` beside it.
+
+A session may lie in the database, in a .jsonl and in a snapshot at once: the place with the most messages tells the
+turns, the database all else. So the files beside a database are read with it, as one source; without a database each
+file is a source. The default profile has no name in its sessions' keys. Format facts: docs/formats/hermes.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, NamedTuple
+
+import msgspec
+
+from prosa.ingest import foreign_db
+from prosa.ingest.foreign_db import BrokenError, BusyError
+from prosa.ingest.hermes.fold import AGENT, Fold, Session
+from prosa.ingest.hermes.store import Held, Store, held
+from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.spool import Database, spooled
+
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+
+PARSER = "hermes/1"
+HOMES = ("~/.hermes",)
+ASIDE_FILES: tuple[str, ...] = ()
+
+TRANSCRIPT = re.compile(r"(?!request_dump_)(?P<id>.+)\.jsonl\Z", re.DOTALL)
+SNAPSHOT = re.compile(r"session_(?P<id>.+)\.json\Z", re.DOTALL)
+PROFILES = "profiles"
+CHUNK = 1 << 20
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Files(NamedTuple):
+    """The transcripts of one session outside the database, the .jsonl first."""
+
+    id: str
+    stats: list[FileStat]
+
+
+def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
+    """`HERMES_HOME`, else `~/.hermes`. The home of a named profile stands for the root above it, as in the client."""
+    named = env.get("HERMES_HOME", "").strip()
+    if not named:
+        return [user_home / ".hermes"]
+    path = user_home / named[2:] if named.startswith("~/") else Path(named)
+    return [path.parent.parent if path.parent.name == PROFILES else path]
+
+
+def sources(home: Path, report: Report) -> Iterator[Source]:
+    home = home.absolute()
+    yield from _profile(str(home), home.name if home.parent.name == PROFILES else None, report)
+    seen: set[tuple[int, int]] = set()
+    for entry in _entries(str(home / PROFILES), report):
+        found = _stat(entry, report)
+        if found is not None and S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) not in seen:
+            seen.add((found.st_dev, found.st_ino))
+            yield from _profile(entry.path, entry.name, report)
+
+
+def _profile(folder: str, scope: str | None, report: Report) -> Iterator[Source]:
+    path = Path(folder, "state.db")
+    files = _transcripts(folder, report)
+    try:
+        database = foreign_db.database_files(path) if path.is_file() else ()
+    except OSError as bad:
+        report(Trouble(AGENT, str(path), f"cannot be read: {bad.strerror}"))
+        return
+    if database:
+        beside = tuple(stat for one in files for stat in one.stats)
+        yield Source(AGENT, str(path), (*database, *beside), scope=scope)
+        return
+    for one in files:
+        yield Source(AGENT, one.stats[0].path, tuple(one.stats), one.id, scope)
+
+
+def _transcripts(folder: str, report: Report) -> list[Files]:
+    found: dict[str, Files] = {}
+    for entry in _entries(f"{folder}/sessions", report):
+        named = TRANSCRIPT.match(entry.name) or SNAPSHOT.match(entry.name)
+        if named is None:
+            continue
+        stat = _stat(entry, report)
+        if stat is None or not S_ISREG(stat.st_mode):
+            continue
+        one = found.setdefault(named["id"], Files(named["id"], []))
+        place = 0 if entry.name.endswith(".jsonl") else len(one.stats)
+        one.stats.insert(place, FileStat(entry.path, stat.st_size, stat.st_mtime_ns, stat.st_ino))
+    return [found[name] for name in sorted(found)]
+
+
+def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as bad:
+        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
+        return []
+
+
+def _stat(entry: os.DirEntry[str], report: Report) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except OSError as bad:
+        report(Trouble(AGENT, entry.path, f"cannot be followed: {bad.strerror}"))
+        return None
+
+
+def raws(source: Source, report: Report) -> Iterator[Raw]:
+    """Sessions of the database, then those that only files hold. A busy database says nothing at all."""
+    files = _grouped(source)
+    if source.id is not None:
+        yield from _file_raw(source, files[source.id], report)
+        return
+    path = Path(source.path)
+    known: list[Held] = []
+    try:
+        known = foreign_db.read(path, held)
+    except BusyError as bad:
+        report(Trouble(AGENT, source.path, str(bad), retry=True))
+        return
+    except (BrokenError, OSError) as bad:
+        report(Trouble(AGENT, source.path, f"cannot be read: {bad}"))
+    yield from _database_raws(source, path, known, files, report)
+    for native in sorted(files.keys() - {one.id for one in known}):
+        yield from _file_raw(source, files[native], report)
+
+
+def _grouped(source: Source) -> dict[str, Files]:
+    files: dict[str, Files] = {}
+    for stat in source.files:
+        named = TRANSCRIPT.match(Path(stat.path).name) or SNAPSHOT.match(Path(stat.path).name)
+        if named is not None:
+            files.setdefault(named["id"], Files(named["id"], [])).stats.append(stat)
+    return files
+
+
+def _database_raws(
+    source: Source, path: Path, known: list[Held], files: Mapping[str, Files], report: Report
+) -> Iterator[Raw]:
+    store = Store()
+    counts = {one.id: one.messages for one in known}
+    spent = {one.id for one in known if one.has_usage}
+
+    def project(db: Database, native: str) -> Iterator[bytes]:
+        beside = _richest(files[native], report) if native in files else None
+        if beside is None or beside.spoken <= counts[native]:
+            if counts[native] or native in spent:
+                yield from store.project(db, native)
+            return
+        envelope = store.envelope(db, native)
+        if "relation" in envelope:
+            # what the file repeats of another session was not compared
+            envelope["relation"]["present"] = False
+        yield _encode(envelope) + b"\n"
+        yield from _wrapped(beside)
+
+    # sessions without a message are left over from clients that were only opened
+    wanted = [one.id for one in known if one.messages or one.id in spent or one.id in files]
+    try:
+        for one in spooled(path, wanted, project):
+            if one.problem is not None:
+                report(Trouble(AGENT, source.path, f"session {one.id}: {one.problem}"))
+            else:
+                yield Raw(Identity(AGENT, one.id, source.scope), one.chunks, verbatim=False)
+    except BusyError as bad:
+        report(Trouble(AGENT, source.path, str(bad), retry=True))
+    except OSError as bad:
+        report(Trouble(AGENT, source.path, f"cannot be read: {bad}"))
+
+
+class Transcript(NamedTuple):
+    """A file's content, and how many messages stand in it."""
+
+    path: str
+    data: bytes
+    spoken: int
+    damaged: bool
+
+
+def _richest(files: Files, report: Report) -> Transcript | None:
+    """The file with the most messages; None if there is none in any."""
+    found = []
+    for stat in files.stats:
+        try:
+            data = Path(stat.path).read_bytes()
+        except OSError as bad:
+            report(Trouble(AGENT, stat.path, f"cannot be read: {bad.strerror}", isinstance(bad, FileNotFoundError)))
+            continue
+        session = Session(Identity(AGENT, files.id))
+        session.collect(data)
+        one = Transcript(stat.path, data, len(session.messages), session.malformed > 0)
+        if not one.spoken and data.strip(b"\0\r\n\t ") and (one.damaged or not session.meta):
+            report(Trouble(AGENT, stat.path, "damaged: no message can be read"))
+        found.append(one)
+    best = max(found, key=lambda one: one.spoken, default=None)
+    return best if best is not None and best.spoken else None
+
+
+def _wrapped(transcript: Transcript) -> Iterator[bytes]:
+    """A file inside a projection: every line or message as it is."""
+    document = Session.document(transcript.data)
+    if document is None:
+        for line in transcript.data.split(b"\n"):
+            if line.strip():
+                yield _encode({"line": line.decode("utf-8", "replace")}) + b"\n"
+        return
+    yield _encode({"snapshot": {name: value for name, value in document.items() if name != "messages"}}) + b"\n"
+    messages: list[Any] = document["messages"]
+    for message in messages:
+        if isinstance(message, dict):
+            yield _encode({"message": message}) + b"\n"
+
+
+def _file_raw(source: Source, files: Files, report: Report) -> Iterator[Raw]:
+    best = _richest(files, report)
+    if best is not None:
+        path = best.path
+        yield Raw(Identity(AGENT, files.id, source.scope), lambda: _chunks(path))
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    with Path(path).open("rb", buffering=0) as file:
+        while data := file.read(CHUNK):
+            yield data
+
+
+def fold(identity: Identity, state: bytes | None = None) -> Fold:
+    return Fold(identity)
+
+
+def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
+    """None: all that is said of a session stands in its own database."""
+    return iter(())
+
+
+def resume(identity: Identity, cwd: str | None) -> list[str] | None:
+    profile = ["-p", identity.scope] if identity.scope else []
+    return ["hermes", *profile, "--resume", identity.id]

@@ -1,0 +1,1 @@
+"""OpenCode: `importer` is what sync calls; the format is in docs/formats/opencode.md."""

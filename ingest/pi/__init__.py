@@ -1,0 +1,1 @@
+"""Pi: `importer` is what sync calls; the format is in docs/formats/pi.md."""
