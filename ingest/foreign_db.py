@@ -40,9 +40,9 @@ class BrokenError(Exception):
 
 
 def database_files(path: Path) -> tuple[FileStat, ...]:
-    """The stat of a database and of its `-wal`, whose change is a change of the database. Raises OSError."""
+    """The stat of a database and of what SQLite keeps beside it: a change there is a change of it. Raises OSError."""
     found = []
-    for name in (str(path), f"{path}-wal"):
+    for name in (str(path), f"{path}-wal", f"{path}-journal"):
         try:
             stat = Path(name).stat()
         except FileNotFoundError:
@@ -83,26 +83,28 @@ def read(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
 def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Callable[[], bool]]]:
     """A connection, and whether the files are still as they were when it was opened."""
     before = database_files(path)
-    has_wal = len(before) > 1 and before[1].size > 0
+    beside = {stat.path.removeprefix(str(path)) for stat in before[1:] if stat.size}
 
     def unchanged() -> bool:
         return database_files(path) == before
 
-    if not has_wal:
+    if not beside:
         # nothing outside the file: immutable takes no lock and leaves no file
         with closing(_connect(path, "immutable=1")) as db:
             yield db, unchanged
-    elif _is_open(f"{path}-shm"):
+    elif beside == {"-wal"} and _is_open(f"{path}-shm"):
         # a writer lives: a read transaction is a snapshot by itself
         with closing(_connect(path, "mode=ro")) as db:
             db.execute("BEGIN")
             yield db, lambda: True
     else:
-        # the writer died, or the folder was copied: SQLite would have to make a -shm, so it does that elsewhere
+        # the writer died or is in the middle of a transaction, or the folder was copied: SQLite would have to make a -shm
+        # or to roll back, so it does that elsewhere
         with tempfile.TemporaryDirectory(prefix="prosa-") as folder:
             copy = Path(folder) / "copy.db"
             shutil.copyfile(path, copy)
-            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+            for suffix in beside:
+                shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
             if not unchanged():
                 raise sqlite3.OperationalError("database is locked")
             with closing(sqlite3.connect(copy, timeout=BUSY_S, isolation_level=None)) as db:
