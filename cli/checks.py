@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,7 @@ class Parsed(msgspec.Struct):
 class Header(msgspec.Struct):
     unknown: dict[str, tuple[int, int]] = {}
     malformed: int = 0
+    clients: tuple[str, ...] = ()
 
 
 class Seen(msgspec.Struct):
@@ -179,6 +181,7 @@ def check_agents(home: Home, sessions: list[Session], seen: dict[str, Seen]) -> 
         said = seen.get(agent)
         if said:
             parts.append(f"last import {rfc3339(said.last_us)[:16].replace('T', ' ')} UTC")
+            parts += versions(said)
             parts += troubles(said)
         if gone:
             yield Check(
@@ -188,6 +191,17 @@ def check_agents(home: Home, sessions: list[Session], seen: dict[str, Seen]) -> 
             yield Check(agent, "ok", "; ".join(parts), "prosa sync, if it was used")
         elif here or numbers[agent]:
             yield Check(agent, "ok", "; ".join(parts))
+
+
+def versions(said: Seen) -> list[str]:
+    """The versions of the client that wrote what was read, the lowest and the highest."""
+    found = {client for header in said.headers.values() for client in header.clients}
+    if not found:
+        return []
+    ordered = sorted(
+        found, key=lambda name: [(not part.isdigit(), part.zfill(12)) for part in re.split(r"[.\-+ ]", name)]
+    )
+    return [f"version {ordered[0]}" if len(ordered) == 1 else f"versions {ordered[0]} to {ordered[-1]}"]
 
 
 def troubles(said: Seen) -> list[str]:

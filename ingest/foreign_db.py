@@ -98,8 +98,8 @@ def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Callable[[], bool]
             db.execute("BEGIN")
             yield db, lambda: True
     else:
-        # the writer died or is in the middle of a transaction, or the folder was copied: SQLite would have to make a -shm
-        # or to roll back, so it does that elsewhere
+        # the writer died or is in mid-transaction, or the folder was copied: SQLite would have to make a -shm or to
+        # roll back, so it does that elsewhere
         with tempfile.TemporaryDirectory(prefix="prosa-") as folder:
             copy = Path(folder) / "copy.db"
             shutil.copyfile(path, copy)

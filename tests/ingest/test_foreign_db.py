@@ -97,9 +97,10 @@ def test_a_locked_database_is_busy_and_never_empty(tmp_path: Path, monkeypatch: 
     db.close()
 
 
-@pytest.mark.parametrize(
-    "content", [b"no database, but long enough to look like something " * 99, b"SQLite format 3\0" * 9]
-)
+CONTENTS = [b"no database, but long enough to look like one " * 99, b"SQLite format 3\0" * 9]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
 def test_what_is_no_database_is_broken(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.db").write_bytes(content)
     with pytest.raises(BrokenError):
