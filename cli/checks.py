@@ -198,10 +198,13 @@ def versions(said: Seen) -> list[str]:
     found = {client for header in said.headers.values() for client in header.clients}
     if not found:
         return []
-    ordered = sorted(
-        found, key=lambda name: [(not part.isdigit(), part.zfill(12)) for part in re.split(r"[.\-+ ]", name)]
-    )
+    ordered = sorted(found, key=_by_number)
     return [f"version {ordered[0]}" if len(ordered) == 1 else f"versions {ordered[0]} to {ordered[-1]}"]
+
+
+def _by_number(version: str) -> list[tuple[bool, str]]:
+    """2.0.9 before 2.0.10."""
+    return [(not part.isdigit(), part.zfill(12)) for part in re.split(r"[.\-+ ]", version)]
 
 
 def troubles(said: Seen) -> list[str]:

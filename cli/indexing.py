@@ -44,7 +44,6 @@ class IndexProjector:
             self._db = self._building.db
             self._building.load(log.head()[0])
 
-
     def appended(self, events: list[Recorded]) -> None:
         if self._building is not None:
             self._building.replay.apply(events)
