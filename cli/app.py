@@ -97,6 +97,9 @@ def report(error: Exception) -> int:
     if hasattr(error, "format_message"):
         say(usage_text(error))
         return exit_codes.USAGE
+    if text := sqlite_text(error):
+        say(text)
+        return exit_codes.FAILED
     if isinstance(error, OSError):
         where = f": {error.filename}" if error.filename else ""
         say(f"{error.strerror or error}{where}.\nWhat was stored before is still there.")
@@ -107,6 +110,27 @@ def report(error: Exception) -> int:
         "Run it again with --debug and report what it prints."
     )
     return exit_codes.FAILED
+
+
+def sqlite_text(error: Exception) -> str | None:
+    """What the disk or a damaged file did to us, in words; None for all that is our own fault."""
+    apsw = sys.modules.get("apsw")
+    if apsw is None or not isinstance(error, apsw.Error):
+        return None
+    kept = "What was stored before is still there."
+    if isinstance(error, apsw.FullError):
+        return f"The disk is full.\n{kept}\nFree some space and run it again."
+    if isinstance(error, apsw.IOError):
+        return f"The disk could not be read or written: {error}.\n{kept}\nIs it full? Free some space and run it again."
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError):
+        return f"A file of prosa's cannot be written: {error}.\n{kept}\nCheck the owner and permissions of its folder."
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return (
+            "A database of prosa's is damaged.\n"
+            "The preserved transcripts are files of their own and were not touched.\n"
+            "If prosa log verify finds the log whole, prosa rebuild makes the rest again."
+        )
+    return None
 
 
 def usage_text(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from prosa.cli.terminal import hint
 from prosa.events.home import Home
 from prosa.events.locks import held
 from prosa.events.log import Log, Recorded
@@ -19,6 +20,7 @@ from prosa.projections.engine import catch_up, is_current
 from prosa.projections.index import IndexMissing, open_index
 from prosa.projections.prices import Overrides
 
+CUT = "The index was ahead of the log or beside it: one of them was cut or replaced. It was built anew."
 DESCRIBED = "SELECT session, field, evidence, value FROM described"
 REVISIONS = """
 SELECT s.agent, s.id, s.scope, s.profile, r.revision, r.parser FROM revisions r JOIN sessions s USING (sid)
@@ -42,7 +44,11 @@ class IndexProjector:
             self._locks.enter_context(held(home.locks, "rebuild", wait=True))
             self._building = Building(home.index, log, overrides)
             self._db = self._building.db
-            self._building.load(log.head()[0])
+            try:
+                self._building.load(log.head()[0])
+            except BaseException:
+                self.close(complete=False)
+                raise
 
     def appended(self, events: list[Recorded]) -> None:
         if self._building is not None:
@@ -54,6 +60,7 @@ class IndexProjector:
         try:
             catch_up(self._db, self._log, self._overrides)
         except IndexMissing:
+            hint(CUT)
             self._db.close()
             self._locks.enter_context(held(self._home.locks, "rebuild", wait=True))
             rebuild(self._home.index, self._log, self._overrides)

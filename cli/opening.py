@@ -71,7 +71,7 @@ def open_backend(home: Home) -> Iterator[LocalBackend]:
         with closing(index.db):
             if index.warning:
                 hint(index.warning)
-            if index.standing.behind > 0:
+            elif index.standing.behind > 0:
                 hint(f"The index is {index.standing.behind:,} events behind the log: another prosa is at work on it.")
             yield LocalBackend(index.db, log, RawStore(home.raw), now_us=now_us())
 

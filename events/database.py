@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import apsw
 
@@ -32,11 +34,26 @@ def connect(path: Path, *, create: bool = False, read_only: bool = False, busy_m
     try:
         db = Database(str(path), flags=flags)
         db.set_busy_timeout(busy_ms)
-        db.pragma("schema_version")
+        try:
+            db.pragma("schema_version")
+        except (apsw.ReadOnlyError, apsw.CantOpenError):
+            db.close()
+            db = _unwritable(path)
     except (apsw.NotADBError, apsw.CorruptError) as bad:
         raise DamageError(f"{path} is no database any more: {bad}.") from None
     except apsw.CantOpenError:
         raise ProsaError(f"{path} cannot be opened.", next_step="Check its owner and permissions.") from None
+    return db
+
+
+def _unwritable(path: Path) -> Database:
+    """A database in a folder where no sidecar can be made: read as it lies there, if nothing waits beside it."""
+    wal = path.with_name(f"{path.name}-wal")
+    if os.access(path.parent, os.W_OK) or not os.access(path, os.R_OK) or (wal.exists() and wal.stat().st_size):
+        raise apsw.CantOpenError
+    uri = f"file:{quote(str(path))}?immutable=1"
+    db = Database(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    db.pragma("schema_version")
     return db
 
 
@@ -53,6 +70,8 @@ def refuse_network(folder: Path) -> None:
 
 def use_wal(db: Database, *, synchronous: str) -> None:
     """Write-ahead mode with a bounded log file."""
+    if db.readonly("main"):
+        return
     if db.pragma("journal_mode") != "wal":
         db.pragma("journal_mode", "wal")
     db.pragma("synchronous", synchronous)

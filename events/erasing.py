@@ -29,6 +29,8 @@ class ErasePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Stored bytes that this frees."""
     reason: str
     """REQUESTED or SUPERSEDED."""
+    cut: dict[str, int] = {}
+    """Raw copies of other sessions that the removed ones continue in the same file: bytes of it that stay."""
 
 
 def plan_session(log: Log, store: RawStore, key: str) -> ErasePlan:
@@ -43,21 +45,30 @@ def plan_session(log: Log, store: RawStore, key: str) -> ErasePlan:
         size += len(event.stored or b"")
         if event.type == RawPreserved.TYPE:
             raws.append(codec.decode_as(RawPreserved, event.body()).sha256)
-    shared = _named_elsewhere(log, f"session-{key}")
-    raws = [raw for raw in raws if raw not in shared]
+    others = _named_elsewhere(log, f"session-{key}")
+    raws = [raw for raw in raws if raw not in others]
     # a copy that grew has two names and one file
     files = {(s.st_dev, s.st_ino): s.st_size for raw in raws if store.has(raw) for s in [store.path(raw).stat()]}
-    return ErasePlan(positions=positions, raws=raws, bytes=size + sum(files.values()), reason=REQUESTED)
+    cut = {
+        raw: stored
+        for raw, stored in others.items()
+        if store.has(raw) and (found := store.path(raw).stat()) and (found.st_dev, found.st_ino) in files
+    }
+    # of several beginnings in one file the longest stays whole
+    longest = {raw: max(cut[other] for other in cut if store.path(other).samefile(store.path(raw))) for raw in cut}
+    freed = size + sum(files.values()) - sum({store.path(raw).stat().st_ino: longest[raw] for raw in cut}.values())
+    return ErasePlan(positions=positions, raws=raws, bytes=freed, reason=REQUESTED, cut=longest)
 
 
-def _named_elsewhere(log: Log, stream: str) -> set[str]:
-    """Raws that another session's events name too."""
-    found: set[str] = set()
+def _named_elsewhere(log: Log, stream: str) -> dict[str, int]:
+    """Raws that another session's events name, and their bytes on disk."""
+    found: dict[str, int] = {}
     for header in log.read(bodies=False):
         if header.type == RawPreserved.TYPE and header.stream != stream:
             event = log.at(header.position)
             if event is not None and not event.erased:
-                found.add(codec.decode_as(RawPreserved, event.body()).sha256)
+                other = codec.decode_as(RawPreserved, event.body())
+                found[other.sha256] = max(found.get(other.sha256, 0), other.stored)
     return found
 
 
@@ -98,3 +109,5 @@ def execute(log: Log, store: RawStore, plan: ErasePlan, by: str) -> None:
     log.erase(events, plan.reason, by)
     for raw in plan.raws:
         store.remove(raw)
+    for raw, stored in plan.cut.items():
+        store.cut(raw, stored)

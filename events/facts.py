@@ -22,6 +22,10 @@ NOT_COPIED, SUGGESTED, PROVEN = 0, 1, 2
 """`copied` of a fact: nothing says so; the file suggests it (a burst of equal times); the file proves it."""
 
 
+COUNT_LIMIT = 1_000_000_000
+"""No answer has more tokens; a larger count is damage, and sums of it would leave 64 bits."""
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One entry of a conversation, and one thing that is counted."""
 
@@ -140,6 +144,19 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The last record of the conversation, by which other files may name this session."""
     foreign_titles: tuple[Summary, ...] = ()
     """Titles stated for sessions that are named by a record; used where a session has none of its own."""
+
+
+def plausible(item: Usage) -> Usage:
+    """The record, counts that no answer can have taken as not recorded."""
+    counts = (item.input, item.output, item.cache_read, item.cache_write_5m, item.cache_write_1h, item.reasoning or 0)
+    if min(counts) >= 0 and max(counts) <= COUNT_LIMIT:
+        return item
+    kept = [count if 0 <= count <= COUNT_LIMIT else 0 for count in counts]
+    reasoning = item.reasoning if item.reasoning == kept[5] else None
+    return msgspec.structs.replace(
+        item, input=kept[0], output=kept[1], cache_read=kept[2], cache_write_5m=kept[3], cache_write_1h=kept[4],
+        reasoning=reasoning,
+    )  # fmt: skip
 
 
 class Facts(msgspec.Struct, omit_defaults=True):

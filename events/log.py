@@ -27,13 +27,15 @@ from prosa.events.catalogue import (
 from prosa.events.chain import START, hash_body, hash_event
 from prosa.events.clock import now_us, uuid7
 from prosa.events.database import connect, refuse_network, use_wal
-from prosa.events.errors import DamageError, ProsaError
+from prosa.events.errors import DamageError, ProsaError, UpgradeError
 
 BATCH_EVENTS = 500
 BATCH_BYTES = 4 * 1024 * 1024
 """Bounds of one transaction; a single larger event stands alone."""
 PAGE_BYTES = 2048
 """A body fills its last page by half on average: with 4,096 that is 4 % of the log."""
+VERSION = 1
+"""Of the log's tables, not of its events."""
 APPLICATION_ID = 0x70726F73  # "pros"
 TRIES = 40
 
@@ -154,6 +156,13 @@ class Log:
             self._write(self._create)
         if self._db.pragma("application_id") != APPLICATION_ID:
             raise DamageError(f"{path} is not a log of prosa.")
+        if (version := self._db.pragma("user_version")) > VERSION:
+            self._db.close()
+            raise UpgradeError(
+                f"The log was made by a newer prosa (version {version}; this one knows {VERSION}).",
+                "Nothing was changed.",
+                "Upgrade prosa.",
+            )
         self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
         self._located = False
 
@@ -198,6 +207,11 @@ class Log:
     def at(self, position: int) -> Recorded | None:
         row = self._db.execute(READ_POSITION, (position,)).fetchone()
         return Recorded._make(row) if row else None
+
+    def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file, its search trees included; nothing is changed."""
+        found = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(10)")]
+        return [] if found == ["ok"] else found
 
     def header_at(self, position: int) -> Recorded | None:
         """An event without its body."""
@@ -290,7 +304,7 @@ class Log:
         for _ in self._db.execute(SCHEMA.read_text(encoding="utf-8")):
             pass
         self._db.pragma("application_id", APPLICATION_ID)
-        self._db.pragma("user_version", 1)
+        self._db.pragma("user_version", VERSION)
         self._take_origins(None, "")
 
     def _take_origins(self, reason: str | None, restated: str) -> None:

@@ -7,6 +7,7 @@ can leave a tail behind the first one's end. So whoever reads gives the size, an
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -93,7 +94,9 @@ class RawStore:
         return Stored(digest, writer.size, path.stat().st_size)
 
     def extend(self, old: Stored, tail: Iterable[bytes], digest: str, size: int) -> Stored | None:
-        """A raw that continues `old` by `tail`; the old name stays and still reads as it was. None: old is not here.
+        """A raw that continues `old` by `tail`; the old name stays and still reads as it was.
+
+        None, and nothing of the tail is read: old is not here, or another raw continues it in the same file.
 
         Both names are one file: what was compressed once is neither read nor written again.
         """
@@ -106,15 +109,19 @@ class RawStore:
         if path.exists() and path.stat().st_ino != before.stat().st_ino and self.verify(digest, size):
             return Stored(digest, size, path.stat().st_size)
         with before.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # two sources may continue the same raw at once
+            found = os.fstat(file.fileno())
+            if found.st_size > old.stored and found.st_nlink > 1:
+                return None  # another session's raw goes on behind this end
             file.truncate(old.stored)
             file.seek(old.stored)
             _write_frame(file, tail, size - old.size)
             file.flush()
             os.fsync(file.fileno())
-        second = self.folder / f".new-{digest}"
-        second.unlink(missing_ok=True)
-        os.link(before, second)
-        self._place(second, path)
+            second = self.folder / f".new-{digest}"
+            second.unlink(missing_ok=True)
+            os.link(before, second)
+            self._place(second, path)
         return Stored(digest, size, path.stat().st_size)
 
     def read(self, digest: str, size: int, *, whole: bool = True) -> Iterator[bytes]:
@@ -153,6 +160,13 @@ class RawStore:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
             sync_folder(path.parent)
+
+    def cut(self, digest: str, stored: int) -> None:
+        """Drop what another raw wrote behind the end of this one in the same file."""
+        with contextlib.suppress(FileNotFoundError), self.path(digest).open("r+b") as file:
+            if os.fstat(file.fileno()).st_size > stored:
+                file.truncate(stored)
+                os.fsync(file.fileno())
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Hash and bytes on disk of every file, by hash."""

@@ -17,12 +17,15 @@ class Fault(NamedTuple):
     """One event or raw file that is not what was written."""
 
     where: str
-    """`event 12`, or `raw <sha256>`."""
+    """`event 12`, `raw <sha256>`, or `log.db` itself."""
     what: str
 
 
 def verify_log(log: Log, *, bodies: bool = True) -> Iterator[Fault]:
     """Faults of the whole log in order of position. Without bodies only the headers are read."""
+    if bodies:
+        for text in log.integrity():
+            yield Fault("log.db", text)
     origins = {origin.number: origin.origin for origin in log.origins}
     heads: dict[int, tuple[int, bytes]] = {}
     versions: dict[tuple[int, str], int] = {}

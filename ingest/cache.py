@@ -7,7 +7,9 @@ at worst an old row, and an old row costs a reading of the file.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import apsw
 import msgspec
 
 from prosa.events.database import Database, connect, use_wal
@@ -27,6 +29,7 @@ CREATE TABLE folds (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE stamps (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
 """
+DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError)
 _encode = msgspec.msgpack.Encoder().encode
 _files = msgspec.msgpack.Decoder(tuple[FileStat, ...]).decode
 _names = msgspec.msgpack.Decoder(tuple[str, ...]).decode
@@ -59,11 +62,27 @@ class Cache:
     """One connection to cache.db; a damaged or old one is replaced."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             self._db = self._open(path)
-        except DamageError:
-            self._drop(path)
-            self._db = self._open(path)
+            self._db.execute("SELECT 1 FROM sources, folds, stamps LIMIT 1").fetchone()
+        except (DamageError, *DAMAGED):
+            self._replace()
+
+    def _replace(self) -> None:
+        """It is damaged: begin anew. Files are read again."""
+        if hasattr(self, "_db"):
+            self._db.close(True)
+        self._drop(self._path)
+        self._db = self._open(self._path)
+
+    def _ask(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """The rows; none where a page of them is damaged."""
+        try:
+            return self._db.execute(statement, values).fetchall()  # type: ignore[no-any-return]
+        except DAMAGED:
+            self._replace()
+            return []
 
     def _open(self, path: Path) -> Database:
         db = connect(path, create=True)
@@ -88,19 +107,19 @@ class Cache:
         self._db.close()
 
     def sources(self) -> dict[str, Seen]:
-        rows = self._db.execute("SELECT path, agent, profile, files, sha256, sessions FROM sources")
+        rows = self._ask("SELECT path, agent, profile, files, sha256, sessions FROM sources")
         return {
             path: Seen(path, agent, profile, _files(files), sha, _names(keys))
             for path, agent, profile, files, sha, keys in rows
         }
 
     def fold(self, session: str, revision: int) -> SavedFold | None:
-        row = self._db.execute(
+        rows = self._ask(
             "SELECT session, revision, parser, origin, stream_version, raw, state FROM folds "
             "WHERE session = ? AND revision = ?",
             (session, revision),
-        ).fetchone()
-        return SavedFold(*row) if row else None
+        )
+        return SavedFold(*rows[0]) if rows else None
 
     def write(self, seen: list[Seen], folds: list[SavedFold], forgotten: list[str]) -> None:
         """One transaction; nothing at all where there is nothing to say."""
@@ -125,8 +144,8 @@ class Cache:
 
     def stamp(self, name: str) -> bytes | None:
         """A small value kept between syncs: what a shared file looked like when it was last read."""
-        row = self._db.execute("SELECT value FROM stamps WHERE name = ?", (name,)).fetchone()
-        return bytes(row[0]) if row else None
+        rows = self._ask("SELECT value FROM stamps WHERE name = ?", (name,))
+        return bytes(rows[0][0]) if rows else None
 
     def set_stamp(self, name: str, value: bytes) -> None:
         self._db.execute("INSERT OR REPLACE INTO stamps VALUES (?, ?)", (name, value))

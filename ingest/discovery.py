@@ -62,14 +62,18 @@ def look(homes: Iterable[AgentHome], seen: Mapping[str, Seen], *, everything: bo
     readable: list[str] = []
     for importer, profile, path in homes:
         agents.add(importer.AGENT)
-        if not path.is_dir():
-            if path.exists():
-                troubles.append(Trouble(importer.AGENT, str(path), "not a folder"))
+        try:
+            if not path.is_dir():
+                if path.exists():
+                    troubles.append(Trouble(importer.AGENT, str(path), "not a folder"))
+                continue
+        except OSError as bad:
+            troubles.append(Trouble(importer.AGENT, str(path), f"cannot be entered: {bad.strerror}"))
             continue
         readable.append(f"{path}{os.sep}")
         for source in importer.sources(path, troubles.append):
-            if not _is_text(source, troubles) or _is_twice(source, inodes):
-                continue
+            if source.path in here or not _is_text(source, troubles) or _is_twice(source, inodes):
+                continue  # the first home that reaches it has it: one home can lie in another
             here[source.path] = profile
             old = seen.get(source.path)
             if everything or old is None or old.files != source.files or old.profile != profile:

@@ -13,10 +13,11 @@ from itertools import chain, islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import apsw
 import msgspec
 
 from prosa.events.catalogue import Event, RawPreserved, SessionExtended, SessionParsed, SessionPart
-from prosa.events.errors import DamageError
+from prosa.events.errors import DamageError, ProsaError
 from prosa.events.facts import Facts, Header
 from prosa.events.log import Draft, Log, Prepared, prepare
 from prosa.events.raw import RawStore, Stored
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 SMALL = 8 * 1024 * 1024
 """A raw up to this size is read into memory and parsed from its start; a larger one is streamed, its fold kept."""
+
+KEY_LIMIT = 1024
+"""Bytes; real ones have 50. A stream's name is hashed with 16 bits for its length."""
 
 Status = Literal["imported", "extended", "reparsed", "unchanged", "rejected", "failed", "later"]
 """later: another source of the same session was read in this run; read this one when that is in the log."""
@@ -127,11 +131,19 @@ class Importing:
         except (OSError, DamageError) as bad:
             reason = f"{type(bad).__name__}: {bad.strerror}" if isinstance(bad, OSError) else str(bad)
             troubles.append(Trouble(source.agent, source.path, reason, retry=isinstance(bad, FileNotFoundError)))
+        except Exception as bug:  # an importer's: it costs this source, is counted and said, never all the others
+            if isinstance(bug, apsw.Error | MemoryError | ProsaError):
+                raise
+            reason = f"prosa has a bug: {type(bug).__name__}: {str(bug)[:200]}"
+            troubles.append(Trouble(source.agent, source.path, reason))
         yield _outcome(job, done, troubles)
 
     # one session's raw
 
     def _raw(self, raw: Raw, profile: str) -> Iterator[Prepared | _Done]:
+        if len(raw.identity.key.encode()) > KEY_LIMIT:
+            yield _Done(raw.identity.key, "rejected", "", 0, f"its id has {len(raw.identity.id):,} characters")
+            return
         if raw.identity.key in self._told:
             yield _Done(raw.identity.key, "later", "", 0)
             return

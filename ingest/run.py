@@ -7,7 +7,9 @@ second reading of some files and nothing else.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
@@ -87,7 +89,8 @@ class Sync:
         self._batch_bytes = 0
         self._done: list[Outcome] = []
         self._cwds: dict[str, None] = {}
-        self._vanished: dict[tuple[str, str], Seen] = {}
+        self._vanished: dict[tuple[str, str], list[Seen]] = {}
+        self._forgotten: list[str] = []
         self._superseded: list[str] = []
         self._later: set[str] = set()
 
@@ -96,13 +99,15 @@ class Sync:
         if self._options.dry_run:
             yield from self._would_change()
             return
+        self._projector.settle()  # an index that cannot follow stops the sync before anything is appended
         self._log.locate()
         first = self._log.head()[0]
         self._identify_device()
         seen = self._remembered()
         found = look(self._homes, seen, everything=self._options.verify)
         self.summary.sources = found.sources
-        self._vanished = {(old.agent, old.sha256): old for old in found.vanished}
+        for old in found.vanished:
+            self._vanished.setdefault((old.agent, old.sha256), []).append(old)
         for trouble in found.troubles:
             yield self._failed(trouble)
         yield from self._read(found)
@@ -113,10 +118,7 @@ class Sync:
         yield from self._hear_asides(seen, changed=bool(found.jobs))
         yield from self._identify_projects()
         self._projector.settle()
-        head = self._log.head()
-        if head[0] != first:
-            self._cache.set_stamp("log", repr(head).encode())
-        self.summary.events = head[0] - first
+        self.summary.events = self._log.head()[0] - first
         self.summary.unchanged += max(0, found.sources - len(found.jobs))
         self.summary.status = "partial" if self.summary.failed else "complete"
         self.summary.seconds = round(time.monotonic() - started, 3)
@@ -139,7 +141,7 @@ class Sync:
         if jobs:
             self._store.sweep()
         while jobs:
-            size_of = {job.source.path: sum(stat.size for stat in job.source.files) for job in jobs}
+            size_of = {job.source.path: sum(file.size for file in job.source.files) for job in jobs}
             total = sum(size_of.values())
             beside = total > BESIDE_BYTES and _cores() > 1
             items = work_beside(self._home, jobs) if beside else work(self._home, jobs, self._log, self._cache)
@@ -176,6 +178,8 @@ class Sync:
             events = self._log.append(self._batch)
             self._batch, self._batch_bytes = [], 0
             self._projector.appended(events)
+            # before the rows: a cache that is newer than a restored log must not hide what the log lost
+            self._cache.set_stamp("log", repr((events[-1].position, events[-1].hash)).encode())
         done, self._done = self._done, []
         seen: list[Seen] = []
         folds: list[SavedFold] = []
@@ -183,7 +187,8 @@ class Sync:
             if item.files and item.status != "failed":
                 seen.append(Seen(item.path, item.agent, item.profile, item.files, item.sha256, item.sessions))
             folds += item.folds
-        self._cache.write(seen, folds, [])
+        forgotten, self._forgotten = self._forgotten, []
+        self._cache.write(seen, folds, forgotten)
         for item in done:
             self._superseded += item.superseded
             setattr(self.summary, item.status, getattr(self.summary, item.status) + 1)
@@ -198,7 +203,8 @@ class Sync:
 
     def _failed(self, trouble: Trouble) -> SourceDone:
         self.summary.failed += 1
-        return SourceDone(agent=trouble.agent, path=trouble.path, status="failed", reason=trouble.reason)
+        path = os.fsencode(trouble.path).decode("utf-8", "backslashreplace")
+        return SourceDone(agent=trouble.agent, path=path, status="failed", reason=trouble.reason)
 
     # sources
 
@@ -224,9 +230,9 @@ class Sync:
                 ),
             )  # fmt: skip
             return
-        old = self._vanished.get((item.agent, item.sha256))
-        if old is not None and self._log.last(stream) is None:
-            del self._vanished[item.agent, item.sha256]
+        gone = self._vanished.get((item.agent, item.sha256))
+        if gone and self._log.last(stream) is None:
+            old = gone.pop()
             self._put(
                 prepare(
                     Draft(
@@ -239,7 +245,7 @@ class Sync:
                 )
             )  # fmt: skip
             self.summary.moved += 1
-            self._cache.write([], [], [old.path])
+            self._forgotten.append(old.path)  # once the event is in the log
             return
         self._say(
             stream,
@@ -251,7 +257,7 @@ class Sync:
 
     def _forget(self, found: Found) -> Iterator[SyncItem]:
         """Sources the agent deleted. Their sessions stay."""
-        gone = list(self._vanished.values())
+        gone = [old for same in self._vanished.values() for old in same]
         for old in gone:
             event = c.SourceVanished(agent=old.agent, path=old.path, sha256=old.sha256, sessions=old.sessions)
             self._say(source_stream(old.agent, old.path), event)
@@ -313,10 +319,17 @@ class Sync:
             return
         known = _identities(self._cache.sources() if changed else seen)
         said = self._projector.described()
+        first: dict[tuple[str, str, str], AgentHome] = {}
         for home in heard:
             troubles: list[Trouble] = []
+            if odd := _not_files(home.path, home.importer.ASIDE_FILES):
+                for path in odd:  # opening a pipe would wait for ever
+                    yield self._failed(Trouble(home.importer.AGENT, path, "neither a file nor a folder"))
+                continue
             for aside in home.importer.asides(home.path, known.get(home.importer.AGENT, {}), troubles.append):
                 place = (aside.identity.key, aside.field, aside.evidence)
+                if first.setdefault(place, home) is not home:
+                    continue  # a copied home: what the first one says holds, or the two would take turns
                 if place in said and said[place] == aside.value:
                     continue
                 said[place] = aside.value
@@ -389,12 +402,23 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _not_files(home: Path, names: tuple[str, ...]) -> list[str]:
+    """Those that are pipes, sockets or devices."""
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            mode = (home / name).stat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                found.append(str(home / name))
+    return found
+
+
 def _stats(home: Path, names: tuple[str, ...]) -> bytes:
     found = []
     for name in names:
         try:
-            stat = (home / name).stat()
-            found.append((name, stat.st_size, stat.st_mtime_ns, stat.st_ino))
+            seen = (home / name).stat()
+            found.append((name, seen.st_size, seen.st_mtime_ns, seen.st_ino))
         except OSError:
             found.append((name, -1, 0, 0))
     return repr(found).encode()

@@ -7,6 +7,7 @@ as long as all else. Threads bring nothing either: parsing holds the interpreter
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -52,13 +53,23 @@ def work(home: Home, jobs: Sequence[Job | Reparse], log: Log, cache: Cache) -> I
 def work_beside(home: Home, jobs: Sequence[Job]) -> Iterator[Item]:
     """Do the jobs in other processes; what each says of a source comes in its order, through one bounded queue."""
     shares = _shares(jobs)
-    queue: Queue[bytes | None] = Queue(WAITING)
+    queue: Queue[tuple[int, bytes | None]] = Queue(WAITING)
     stopped = threading.Event()
     processes = [
-        subprocess.Popen([sys.executable, "-m", "prosa.ingest.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-m", "prosa.ingest.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for this process: it ends them
+        )
         for _ in shares
     ]
-    readers = [threading.Thread(target=_read, args=(process, queue, stopped), daemon=True) for process in processes]
+    readers = [
+        threading.Thread(target=_read, args=(number, process, queue, stopped), daemon=True)
+        for number, process in enumerate(processes)
+    ]
+    teller: dict[str, int] = {}
+    clashes: set[int] = set()
     decode = msgspec.msgpack.Decoder(_Answer).decode
     try:
         for process, share in zip(processes, shares, strict=True):
@@ -67,10 +78,23 @@ def work_beside(home: Home, jobs: Sequence[Job]) -> Iterator[Item]:
             process.stdin.close()
         for reader in readers:
             reader.start()
-        for _ in processes:
-            while (body := queue.get()) is not None:
-                answer = decode(body)
-                yield answer.prepared if answer.prepared is not None else answer.outcome  # type: ignore[misc]
+        running = len(processes)
+        while running:
+            number, body = queue.get()
+            if body is None:
+                running -= 1
+                continue
+            answer = decode(body)
+            if answer.prepared is not None:
+                # two sources of one session, their names do not show it: the second is read again after the first
+                if teller.setdefault(answer.prepared.stream, number) == number:
+                    yield answer.prepared
+                else:
+                    clashes.add(number)
+            elif answer.outcome is not None:
+                clash = number in clashes
+                clashes.discard(number)
+                yield msgspec.structs.replace(answer.outcome, status="later") if clash else answer.outcome
         for process in processes:
             if process.wait() != 0:
                 raise ProsaError(
@@ -105,18 +129,24 @@ def _shares(jobs: Sequence[Job]) -> list[list[Job]]:
     return [share for share in shares if share]
 
 
-def _read(process: subprocess.Popen[bytes], queue: Queue[bytes | None], stopped: threading.Event) -> None:
+def _read(
+    number: int, process: subprocess.Popen[bytes], queue: Queue[tuple[int, bytes | None]], stopped: threading.Event
+) -> None:
     """From the pipe into the queue: with a plain blocking pipe the processes would wait for each other."""
     assert process.stdout is not None
     while not stopped.is_set():
         head = process.stdout.read(4)
         if len(head) < 4:
             break
-        queue.put(process.stdout.read(int.from_bytes(head, "big")))
-    queue.put(None)
+        body = process.stdout.read(size := int.from_bytes(head, "big"))
+        if len(body) < size:
+            break  # killed in the middle of a word
+        queue.put((number, body))
+    queue.put((number, None))
 
 
 def main() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone: end without a word
     order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
     home = Home(Path(order.data), Path(order.config))
     encode = msgspec.msgpack.Encoder().encode

@@ -42,7 +42,7 @@ class Building:
             if recorded.position > until:
                 break
             if not codec.known(recorded.type, recorded.version):
-                recorded.event()
+                codec.decode(recorded.type, recorded.version, b"")  # raises UpgradeError
             if recorded.type in PARSES:
                 streams[recorded.stream] = None
             elif recorded.type != SessionPart.TYPE:

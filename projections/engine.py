@@ -69,9 +69,13 @@ def open_current(folder: Path, locks: Path, log: Log, overrides: Overrides, prog
             db = _built(folder, locks, log, overrides, progress)
         if not is_current(db, log, overrides):
             catch_up(db, log, overrides, progress)
-    except (apsw.BusyError, apsw.ReadOnlyError, UpgradeError):
+    except (apsw.BusyError, apsw.ReadOnlyError, apsw.FullError, UpgradeError) as why:
         if not db.get_autocommit():
             db.execute("ROLLBACK")
+        if isinstance(why, UpgradeError):
+            warning = f"{why.what} Upgrade prosa to see what came after it."
+        elif not isinstance(why, apsw.BusyError):
+            warning = "The index cannot be written: answers are from before the last sync."
     return Index(db, Standing(_position(db), log.head()[0]), warning)
 
 
@@ -127,7 +131,7 @@ def _batch(log: Log, position: int) -> Iterator[Recorded]:
         if number >= BATCH_EVENTS or (number and size > BATCH_BYTES):
             return
         if not codec.known(recorded.type, recorded.version):
-            recorded.event()
+            codec.decode(recorded.type, recorded.version, b"")  # raises UpgradeError, also where the body was erased
         size += len(recorded.stored or b"")
         yield recorded
 

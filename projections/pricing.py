@@ -18,6 +18,10 @@ SELECT u.id, u.at, n.name, u.input, u.output, u.cache_read, u.cache_write_5m, u.
 FROM usages u LEFT JOIN names n ON n.number = u.model LEFT JOIN names t ON t.number = u.tier"""
 
 
+COST_LIMIT = 10**16
+"""$10,000 for one answer is no price; sums of it would leave 64 bits."""
+
+
 class Pricer:
     """Costs in pico-dollars; None where the model has no price."""
 
@@ -29,7 +33,7 @@ class Pricer:
         tariff = self._tariff(usage.model) if usage.model else None
         if tariff is None:
             return None
-        return prices.price(
+        cost = prices.price(
             tariff,
             usage.at,
             input=usage.input,
@@ -40,6 +44,7 @@ class Pricer:
             reasoning=usage.reasoning,
             tier=usage.tier,
         )
+        return None if cost is not None and cost > COST_LIMIT else cost
 
     def _tariff(self, model: str) -> prices.Tariff | None:
         if model not in self._tariffs:

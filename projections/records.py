@@ -11,7 +11,7 @@ from typing import Final
 
 from prosa.events.catalogue import SessionExtended, SessionParsed, SessionPart
 from prosa.events.database import Database
-from prosa.events.facts import Turn, Usage
+from prosa.events.facts import COUNT_LIMIT, Turn, Usage, plausible
 from prosa.projections.tokens import pieces, spaced
 
 SHIFT: Final = 24
@@ -255,7 +255,7 @@ class Writer:
 
     def _usage(self, usage: tuple[Usage, ...]) -> None:
         rows: list[tuple[object, ...]] = []
-        for item in usage:
+        for item in map(plausible, usage):  # also in logs that an earlier prosa wrote
             fact_id = self._same_id(item.key)
             if fact_id is None:
                 continue
@@ -287,7 +287,8 @@ class Writer:
             fact_id = self._same_id(item.key)
             if fact_id is None:
                 continue
-            self._db.execute(PUT_COMPACTION, (fact_id, item.at, item.id, item.trigger, item.size_before))
+            size = item.size_before if 0 <= (item.size_before or 0) <= COUNT_LIMIT else None
+            self._db.execute(PUT_COMPACTION, (fact_id, item.at, item.id, item.trigger, size))
             self._claim(item.key, fact_id, item.copied, item.copied_from)
             self._seen(item.at)
 

@@ -17,7 +17,7 @@ from prosa.events.database import Database
 from prosa.events.facts import Header
 from prosa.events.log import Log, Recorded
 from prosa.projections.ownership import Ownership
-from prosa.projections.records import Names, Price, Writer, drop_session, span
+from prosa.projections.records import MASK, Names, Price, Writer, drop_session, span
 from prosa.projections.sessions import refresh
 
 PARSES = frozenset({c.SessionParsed.TYPE, c.SessionExtended.TYPE})
@@ -397,6 +397,8 @@ class Replay:
         claims = "arrivals" if self._bulk else "claims"
         old = self._db.execute(f"SELECT key, id FROM {claims} WHERE id BETWEEN ? AND ?", span(sid)).fetchall()
         drop_session(self._db, sid)
+        if next_n > MASK // 2:
+            next_n = 1  # every number is free again; a session that is united at each sync would run out of them
         writer = Writer(self._db, self._names, self._price, sid, next_n)
         for revision in self._newest(self.revisions(sid)):
             writer.start_revision(set(writer.known))
