@@ -6,10 +6,9 @@ the log, so a content that was seen before costs a reading and says nothing.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -22,12 +21,13 @@ from prosa.events.facts import Facts, Header
 from prosa.events.log import Draft, Log, Prepared, prepare
 from prosa.events.raw import RawStore, Stored
 from prosa.ingest.cache import SavedFold
+from prosa.ingest.continuing import between, checked, continued, has_all_rows, hashes_at, is_known_beginning
 from prosa.ingest.history import History, KnownRevision
 from prosa.ingest.importer import FileStat, Fold, Identity, Raw, Source, Trouble
 from prosa.ingest.parts import Known, Parts, settled
 
 if TYPE_CHECKING:
-    from hashlib import _Hash as HASH
+    pass
 
 SMALL = 8 * 1024 * 1024
 """A raw up to this size is read into memory and parsed from its start; a larger one is streamed, its fold kept."""
@@ -188,7 +188,7 @@ class Importing:
     def _large(self, raw: Raw, profile: str, history: History, pieces: Iterable[bytes]) -> Iterator[Prepared | _Done]:
         """Twice through the source: hash and decide, then store and parse only what is new."""
         key = raw.identity.key
-        hashes = _hash_at(pieces, {known.size for known in history.raws.values()})
+        hashes = hashes_at(pieces, {known.size for known in history.raws.values()})
         size, whole = max(hashes.items())
         digest = whole.hexdigest()
 
@@ -206,11 +206,11 @@ class Importing:
         if old is not None and grew:
             stored = Stored(old.sha256, old.size, old.stored) if self._store.has(digest) else None
             if old.sha256 != digest:
-                tail = _checked(_between(raw, old.size, size), hashes[old.size], digest)
+                tail = checked(between(raw, old.size, size), hashes[old.size], digest)
                 stored = self._store.extend(Stored(old.sha256, old.size, old.stored), tail, digest, size)
             if stored is not None:
                 kept = stored
-                rest = _checked(_between(raw, skip, size), hashes[skip] if skip else sha256(), digest)
+                rest = checked(between(raw, skip, size), hashes[skip] if skip else sha256(), digest)
                 yield from self._tell(parse, lambda: kept, rest)
                 return
         writer = self._store.writer(size)
@@ -218,7 +218,7 @@ class Importing:
 
         def storing() -> Iterator[bytes]:
             place = 0
-            for piece in _checked(_between(raw, 0, size), sha256(), digest):
+            for piece in checked(between(raw, 0, size), sha256(), digest):
                 writer.write(piece)
                 if place + len(piece) > skip:
                     yield piece[max(0, skip - place) :]
@@ -241,8 +241,8 @@ class Importing:
             # rows of a container: its first line changes with every row, and what it lacks now was said before
             same = [known for known in history.revisions.values() if known.surface == raw.surface]
             return max(same, default=None, key=lambda known: known.revision), None
-        base = _continued(history, hash_at, size)
-        if base is None and self._is_known_prefix(history, digest, size):
+        base = continued(history, hash_at, size)
+        if base is None and is_known_beginning(self._store, history, digest, size):
             return None, "shorter than what is preserved"
         return base, None
 
@@ -268,29 +268,6 @@ class Importing:
         except BaseException:
             writer.discard()
             raise
-
-    def _has_all_rows(self, old: RawPreserved, new: Stored) -> bool:
-        """Whether every line of a canonical raw but its first stands in its successor too: then that replaces it."""
-        try:
-            rows = Counter(_rows(self._store.read(new.sha256, new.size)))
-            rows.subtract(islice(_rows(self._store.read(old.sha256, old.size)), 1, None))
-        except (OSError, DamageError):
-            return False
-        return min(rows.values(), default=0) >= 0
-
-    def _is_known_prefix(self, history: History, digest: str, size: int) -> bool:
-        """Whether the content is the beginning of a raw that is preserved: the file was cut, or is an older copy."""
-        for known in history.raws.values():
-            if known.size > size and self._store.has(known.sha256):
-                found = sha256()
-                try:
-                    for piece in self._store.read(known.sha256, size, whole=False):
-                        found.update(piece)
-                except (OSError, DamageError):
-                    continue
-                if found.hexdigest() == digest:
-                    return True
-        return False
 
     # events
 
@@ -329,7 +306,7 @@ class Importing:
         kept = stored()
         identity, parser = raw.identity, self._importers[raw.identity.agent].PARSER
         extends = base.raw if base is not None and base.raw != kept.sha256 else None
-        if extends is not None and not raw.verbatim and not self._has_all_rows(history.raws[extends], kept):
+        if extends is not None and not raw.verbatim and not has_all_rows(self._store, history.raws[extends], kept):
             extends = None
         if kept.sha256 not in history.raws:
             yield draft(
@@ -357,7 +334,8 @@ class Importing:
             origin = self._log.shared.number
             saved = SavedFold(identity.key, revision, parser, origin, history.version, kept.sha256, state)
         status: Status = "imported" if base is None else "extended" if base.raw != kept.sha256 else "reparsed"
-        yield _Done(identity.key, status, kept.sha256, kept.size, None, saved, extends, header.cwd)
+        damage = f"malformed lines: {header.malformed:,}" if header.malformed else None
+        yield _Done(identity.key, status, kept.sha256, kept.size, damage, saved, extends, header.cwd)
 
     def _reparse(self, job: Reparse) -> Iterator[Item]:
         """Parse a preserved raw again and append the difference."""
@@ -411,67 +389,6 @@ def _outcome(job: Job, done: list[_Done], troubles: list[Trouble]) -> Outcome:
         superseded=tuple(item.superseded for item in done if item.superseded),
         cwds=tuple(dict.fromkeys(item.cwd for item in done if item.cwd)),
     )
-
-
-def _continued(history: History, hash_at: Callable[[int], str | None], size: int) -> KnownRevision | None:
-    """The revision whose raw the content is or continues: the longest of them."""
-    fits = [
-        (history.raws[known.raw].size, known.revision, known)
-        for known in history.revisions.values()
-        if known.raw in history.raws
-        and history.raws[known.raw].size <= size
-        and hash_at(history.raws[known.raw].size) == known.raw
-    ]
-    return max(fits)[2] if fits else None
-
-
-def _hash_at(pieces: Iterable[bytes], sizes: set[int]) -> dict[int, HASH]:
-    """The running hash at each of the sizes that is reached, and at the end."""
-    found: dict[int, HASH] = {}
-    whole, place = sha256(), 0
-    for piece in pieces:
-        for edge in [edge for edge in sizes if place < edge < place + len(piece)]:
-            found[edge] = whole.copy()
-            found[edge].update(memoryview(piece)[: edge - place])
-        whole.update(piece)
-        place += len(piece)
-        if place in sizes:
-            found[place] = whole.copy()
-    found[place] = whole
-    return found
-
-
-def _between(raw: Raw, start: int, end: int) -> Iterator[bytes]:
-    """The bytes of a raw from one place to another."""
-    place = 0
-    for piece in raw.chunks():
-        part = piece[: end - place]
-        if place + len(part) > start:
-            yield part[max(0, start - place) :]
-        place += len(part)
-        if place >= end:
-            return
-
-
-def _checked(pieces: Iterable[bytes], before: HASH, digest: str) -> Iterator[bytes]:
-    """The pieces; raises DamageError at the end where, after what `before` has hashed, they do not make the digest."""
-    running = before.copy()
-    for piece in pieces:
-        running.update(piece)
-        yield piece
-    if running.hexdigest() != digest:
-        raise DamageError("The file was rewritten while it was read.")
-
-
-def _rows(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """A short digest of every line."""
-    rest = b""
-    for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            yield sha256(line).digest()[:12]
-    if rest:
-        yield sha256(rest).digest()[:12]
 
 
 def _is_nothing(fold: Fold) -> bool:
