@@ -10,6 +10,10 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
+REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What a strict decoder raises on what it cannot take (UnicodeDecodeError is a ValueError)."""
 LONE = re.compile("[\ud800-\udfff]")
 _raw_decode = json.JSONDecoder(strict=False).raw_decode
 
@@ -82,6 +86,19 @@ def values(line: bytes) -> tuple[list[dict[str, Any]], bool]:
         while place < len(text) and text[place] in " \t\r,":
             place += 1
     return found, lost
+
+
+def document(data: bytes) -> Any:
+    """The value of a whole file, over however many lines; None if it is damaged."""
+    try:
+        return msgspec.json.decode(data)
+    except REFUSED:
+        pass
+    try:
+        found, lost = values(b" ".join(data.splitlines()))
+    except RecursionError:
+        return None
+    return found[0] if found and not lost else None
 
 
 def _tail(text: str, place: int) -> tuple[Any, int] | None:

@@ -147,7 +147,10 @@ def _read(
 
 def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever asked is gone: end without a word
-    order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
+    try:
+        order = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Order)
+    except msgspec.DecodeError:
+        sys.exit(1)  # it went before it had asked
     home = Home(Path(order.data), Path(order.config))
     encode = msgspec.msgpack.Encoder().encode
     out = sys.stdout.buffer

@@ -18,6 +18,7 @@ from prosa.events.facts import Facts
 from prosa.events.raw import RawStore
 from prosa.events.verify import preserved, verify_log, verify_raws
 from prosa.ingest import importing
+from prosa.ingest.claude_code import fold as claude_fold
 from prosa.ingest.claude_code import importer as claude_code
 from prosa.ingest.report import Reparsed, SyncOptions
 from prosa.projections.building import check
@@ -319,14 +320,14 @@ def test_a_new_parser_appends_the_difference_and_a_dry_run_shows_it(
     store.write(A, b"".join(claude_lines(A, 3)))
     store.write(B, b"".join(claude_lines(B, 1)))
     store.sync()
-    take = claude_code.Fold.take
+    take = claude_fold.Fold.take
 
-    def shorter(fold: claude_code.Fold) -> Facts:
+    def shorter(fold: claude_fold.Fold) -> Facts:
         facts = take(fold)
         facts.turns = [turn for turn in facts.turns if "prompt 2" not in turn.text]
         return facts
 
-    monkeypatch.setattr(claude_code.Fold, "take", shorter)
+    monkeypatch.setattr(claude_fold.Fold, "take", shorter)
     monkeypatch.setattr(claude_code, "PARSER", "claude-code/next")
     before = store.files()
     shown = [item for item in store.items(SyncOptions(reparse=True, dry_run=True)) if isinstance(item, Reparsed)]

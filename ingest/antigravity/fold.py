@@ -8,52 +8,28 @@ from __future__ import annotations
 
 from base64 import b64decode
 from bisect import bisect_left
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
-from prosa.events.facts import Compaction, Facts, Header, Kind, Role, Turn, Usage, bounded, fact_key
+from prosa.events.facts import Compaction, Facts, Header, Kind, Role, Usage, fact_key
+from prosa.ingest.antigravity import AGENT
 from prosa.ingest.antigravity.steps import Call, Step, Tokens, is_failure, step_of, timestamp, tokens_of
 from prosa.ingest.clock import from_number, parse_iso
 from prosa.ingest.importer import Identity
 from prosa.ingest.json_lines import plain
 from prosa.ingest.native import json_value, native_id, path_of
 from prosa.ingest.protobuf import EMPTY, Message
+from prosa.ingest.tally import Tally
+from prosa.ingest.turn import About, turn_of
 
-AGENT = "antigravity"
 ENCRYPTED = "its store is encrypted"
 
 
-class Fold:
-    """See `importer.Fold`: collects the document and parses it at `end`."""
-
-    def __init__(self, identity: Identity, state: bytes | None = None) -> None:
-        self.identity = identity
-        self._data = bytearray()
-        self._parsed = -1
-        self._facts = Facts()
-        self._header = Header()
-
-    def feed(self, data: bytes) -> None:
-        self._data += data
-
-    def take(self) -> Facts:
-        facts, self._facts = self._facts, Facts()
-        return facts
-
-    def header(self) -> Header:
-        return self._header
-
-    def end(self) -> None:
-        if self._parsed == len(self._data):
-            return
-        self._parsed = len(self._data)
-        conversation = _Conversation(self.identity, bytes(self._data))
-        self._facts, self._header = conversation.facts, conversation.header
-
-    def state(self) -> bytes | None:
-        """Always read from its start."""
-        return None
+def read(identity: Identity, data: bytes) -> tuple[Facts, Header]:
+    """The facts of a whole raw."""
+    conversation = _Conversation(identity, data)
+    return conversation.facts, conversation.header
 
 
 class _Open(msgspec.Struct):
@@ -79,7 +55,7 @@ class _Conversation:
         self._answered: dict[str, _Open] = {}
         self._label: str | None = None
         self._title: str | None = None
-        self._unknown: dict[str, tuple[int, int]] = {}
+        self._tally = Tally()
         for line in data.split(b"\n"):
             self._line(line)
         match self._head.get("antigravity"):
@@ -154,7 +130,7 @@ class _Conversation:
             has_usage=has_usage,
             state="partial" if reasons else "plain",
             state_reason=", ".join(reasons) or None,
-            unknown=self._unknown,
+            unknown=self._tally.unknown,
             malformed=_count(head.get("malformed")),
             malformed_bytes=_count(head.get("malformed_bytes")),
         )
@@ -175,7 +151,7 @@ class _Conversation:
                 if step.text:
                     self._turn(step, "compaction", "system", name, step.text, counted=False)
                 if step.counted and not step.pending and not step.failed:
-                    key = fact_key(AGENT, "compaction", f"{self._identity.key}#{name}")
+                    key = fact_key(AGENT, "completed", f"{self._identity.key}#{name}")
                     native = f"{self._identity.id}#{step.idx}"
                     self.facts.compactions.append(Compaction(key=key, id=native, at=step.at))
             case "scaffold":
@@ -202,8 +178,7 @@ class _Conversation:
             if step.text:
                 self._turn(step, "message", "system", name, step.text, counted=False)
             if not step.pending:
-                count, size = self._unknown.get(step.word, (0, 0))
-                self._unknown[step.word] = (count + 1, size + step.size)
+                self._tally.strange(step.word, step.size)
             return
         call = step.answers or (asked.call if asked else None)
         native = asked.native if asked else f"{name}/{call.id}" if call and call.id else name
@@ -238,27 +213,13 @@ class _Conversation:
         native: str,
         text: str,
         *,
-        model: str | None = None,
         call: Call | None = None,
-        is_error: bool = False,
-        counted: bool = True,
+        **about: Unpack[About],
     ) -> None:
-        text, size = bounded(text)
-        self.facts.turns.append(
-            Turn(
-                key=fact_key(AGENT, kind, f"{self._identity.key}#{native}"),
-                kind=kind,
-                role=role,
-                at=step.at,
-                text=text,
-                size=size,
-                tool=call.name if call else None,
-                tool_call_id=call.id if call else None,
-                is_error=is_error,
-                model=model,
-                counted=counted,
-            )
-        )
+        key = fact_key(AGENT, kind, f"{self._identity.key}#{native}")
+        if call is not None:
+            about |= {"tool": call.name, "tool_call_id": call.id}
+        self.facts.turns.append(turn_of(key, kind, role, text, step.at, **about))
 
     @staticmethod
     def _name(step: Step) -> str:

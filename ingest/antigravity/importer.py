@@ -13,17 +13,18 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prosa.ingest.antigravity import places, store
-from prosa.ingest.antigravity.fold import AGENT, Fold
+from prosa.ingest.antigravity import AGENT, places, store
 from prosa.ingest.antigravity.steps import Step, step_of
 from prosa.ingest.antigravity.store import Logs, Stored
+from prosa.ingest.chunks import line_chunks
+from prosa.ingest.document import DocumentFold
+from prosa.ingest.folders import Folders, below_home, newest, quiet
 from prosa.ingest.foreign_db import BrokenError, BusyError
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
-from prosa.ingest.listing import Listing, newest, pieces
+from prosa.ingest.importer import Aside, FileStat, Fold, Identity, Raw, Report, Source, Trouble
 from prosa.ingest.native import path_of
 from prosa.ingest.protobuf import EMPTY, Message, WireError
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "antigravity/1"
 HOMES: tuple[str, ...] = ("~/.gemini/antigravity", "~/.gemini/antigravity-ide", "~/.gemini/antigravity-cli")
@@ -41,7 +42,7 @@ def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     """`$ANTIGRAVITY_DATA_DIR`, else every instance there is."""
     named = env.get("ANTIGRAVITY_DATA_DIR")
     if named:
-        return [user_home / named[2:] if named.startswith("~/") else Path(named)]
+        return [below_home(named, user_home)]
     found = [user_home / ".gemini" / name for name in ("antigravity", "antigravity-ide", "antigravity-cli")]
     return [*found, *(place for place in _instances(user_home / ".gemini") if place not in found)]
 
@@ -65,26 +66,26 @@ def sources(home: Path, report: Report) -> Iterator[Source]:
 
 
 def _conversations(instance: Path, report: Report) -> Iterator[Source]:
-    listing = Listing(AGENT, report)
+    folders = Folders(AGENT, report)
     names: set[str] = set()
-    for entry in listing.entries(instance / "conversations"):
+    for entry in folders.entries(instance / "conversations"):
         stem, _, kind = entry.name.rpartition(".")
         if kind in ("db", "pb") and NATIVE.match(stem):
             names.add(stem)
     logs: dict[str, list[Path]] = {}
-    for folder in listing.folders(instance / "brain"):
+    for folder in folders.inside(instance / "brain"):
         if not NATIVE.match(folder.name):
             continue
         try:
-            found = store.log_files(folder.joinpath(*LOGS))
+            found = store.log_files(Path(folder).joinpath(*LOGS))
         except OSError as bad:
-            report(Trouble(AGENT, str(folder), f"cannot be listed: {bad.strerror}"))
+            report(Trouble(AGENT, folder.path, f"cannot be listed: {bad.strerror}"))
             continue
         if found:
             logs[folder.name] = found
     for name in sorted({*names, *logs}):
         base = instance / "conversations" / name
-        files = listing.files((Path(f"{base}.db"), Path(f"{base}.db-wal"), Path(f"{base}.pb"), *logs.get(name, ())))
+        files = folders.files((f"{base}.db", f"{base}.db-wal", f"{base}.pb", *logs.get(name, ())))
         if files and not files[0].path.endswith("-wal"):
             yield Source(AGENT, files[0].path, files, name, rank=newest(files))
 
@@ -148,7 +149,7 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
     except OSError as bad:
         report(Trouble(AGENT, source.path, f"cannot be read: {bad}", isinstance(bad, FileNotFoundError)))
         return
-    yield Raw(identity, partial(pieces, lines), verbatim=False)
+    yield Raw(identity, partial(line_chunks, lines), verbatim=False)
 
 
 def _logs(place: _Place, report: Report) -> Logs:
@@ -196,7 +197,7 @@ def _first_prompt(stored: Stored, logs: Logs) -> Step | None:
 
 def _cwd(place: _Place, first: Step | None) -> str | None:
     """By the index, the prompt history, the client's log, the sidebar: the first that knows."""
-    summary = _summaries(place.instance, _ignore).get(place.native)
+    summary = _summaries(place.instance, quiet).get(place.native)
     if summary is not None and summary.cwd:
         return summary.cwd
     prompts = places.history(place.instance / "history.jsonl")
@@ -224,10 +225,6 @@ def _summaries(instance: Path, report: Report) -> dict[str, places.Summary]:
     return {}
 
 
-def _ignore(trouble: Trouble) -> None:
-    """`asides` reads the same file and reports it."""
-
-
 def _sidebar(instance: Path) -> dict[str, dict[str, Any]]:
     """The desktop app keeps its list beside its settings, not in the instance."""
     user = instance.parent.parent
@@ -240,7 +237,9 @@ def _sidebar(instance: Path) -> dict[str, dict[str, Any]]:
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    return Fold(identity, state)
+    from prosa.ingest.antigravity.fold import read  # a sync with nothing new folds nothing
+
+    return DocumentFold(partial(read, identity))
 
 
 # asides
@@ -270,7 +269,7 @@ def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) 
 
 def _parents(instance: Path, known: Mapping[str, Iterable[Identity]], named: set[str]) -> Iterator[Aside]:
     """A sub-agent does not say who made it; the result of the call that did names it. The first to name it counts."""
-    for source in _conversations(instance, _ignore):
+    for source in _conversations(instance, quiet):
         if source.id is None or source.id not in known:
             continue
         for child, cwd in _children(source.path, source.id, source.files):

@@ -152,7 +152,7 @@ def from_row(idx: int, row: dict[str, Any]) -> Step:
         pending=status in PENDING,
         tokens=tokens_of(metadata.message(9)),
         word=f"step {number}",
-        size=len(row.get("payload") or "") * 3 // 4,
+        size=len(str(row.get("payload") or "")) * 3 // 4,
         unreadable=unreadable,
     )
     match kind:

@@ -27,14 +27,15 @@ from prosa.events.facts import (
     bounded,
     fact_key,
 )
-from prosa.ingest.claude_code.prompts import Prompt, plain_text, prompt_text, readable, unwrap
-from prosa.ingest.claude_code.records import Block, Message, Record, Tokens, decode, records, usage_of
+from prosa.ingest.claude_code import AGENT
+from prosa.ingest.claude_code.prompts import Prompt, plain_text, prompt_text, unwrap
+from prosa.ingest.claude_code.records import Block, Message, Record, Tokens, decoder, usage_of
 from prosa.ingest.claude_code.state import Answer, Boundary, Burst, Said, State, digest, short
 from prosa.ingest.clock import parse_iso
+from prosa.ingest.decoding import Records
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import Lines
+from prosa.ingest.readable import readable
 
-AGENT = "claude-code"
 BURST_US = 1_000_000
 """Records without speech that follow each other within a second are one mark."""
 HEAD = 32
@@ -61,7 +62,7 @@ class Fold:
         self.identity = identity
         self.is_agent = identity.id.startswith("agent-")
         self.s = msgspec.msgpack.decode(state, type=State) if state is not None else State()
-        self._lines = Lines(self.s.rest)
+        self._records = Records(decoder, self.s.tally, self.s.rest, skip=(REQUEST_COPY,))
         self._uuids: set[int] = set(array("q", self.s.uuids))
         self._facts = Facts()
         self._usage: Usage | None = None
@@ -71,20 +72,12 @@ class Fold:
         self._version: str | None = None
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            if not line or line.startswith(REQUEST_COPY):
-                continue
-            try:
-                record = decode(line)
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                found, lost = records(line)
-                if lost:
-                    self.s.malformed += 1
-                    self.s.malformed_bytes += len(line)
-                for record in found:
-                    self._record(record, line)
-            else:
-                self._record(record, line)
+        for record, line in self._records.feed(data):
+            self._record(record, line)
+
+    def end(self) -> None:
+        for record, line in self._records.end():
+            self._record(record, line)
 
     def take(self) -> Facts:
         self._let_go()
@@ -94,26 +87,8 @@ class Fold:
         facts, self._facts = self._facts, Facts()
         return facts
 
-    def end(self) -> None:
-        """A last line that lacks only its newline is read; a torn one waits.
-
-        Clients before 2.1 and copies often end without a newline. A JSON object is whole or no JSON, so what comes
-        later begins a line of its own.
-        """
-        rest = self._lines.rest
-        if rest.rstrip().endswith(b"}"):
-            try:
-                found = [decode(rest)]
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                found, lost = records(rest)
-                if lost:
-                    return
-            self._lines = Lines()
-            for record in found:
-                self._record(record, rest)
-
     def state(self) -> bytes:
-        self.s.rest = self._lines.rest
+        self.s.rest = self._records.rest
         self.s.uuids = array("q", sorted(self._uuids)).tobytes()
         return msgspec.msgpack.encode(self.s)
 
@@ -129,12 +104,12 @@ class Fold:
             forked_from=s.forked_from or self._resumed(),
             cleared_from=s.cleared_from,
             clients=tuple(s.clients),
-            started_at=s.side_first,
-            last_activity_at=s.side_last,
+            started_at=s.side.first,
+            last_activity_at=s.side.last,
             has_usage=s.has_usage,
-            unknown=dict(s.unknown),
-            malformed=s.malformed,
-            malformed_bytes=s.malformed_bytes,
+            unknown=dict(s.tally.unknown),
+            malformed=s.tally.malformed,
+            malformed_bytes=s.tally.malformed_bytes,
             leaf=s.leaf,
             # own ones too: in a resume copy the leaf is also a record of the session that was copied
             foreign_titles=tuple(Summary(leaf=leaf, text=text) for leaf, text in s.summaries.items()),
@@ -232,7 +207,7 @@ class Fold:
                 self._result(block, native, f"{self._native(record, line)}#{index}", at, counted=False)
                 covered = True
             elif kind not in ("text", "thinking", "redacted_thinking"):
-                self._unknown(f"assistant/{kind}", 0)
+                self.s.tally.strange(f"assistant/{kind}", 0)
         return covered
 
     def _said(
@@ -306,7 +281,7 @@ class Fold:
                 self._result(block, self._native(record, line), f"{self._native(record, line)}#{index}", at)
                 results = True
             elif block.type not in ("text", "image", "document"):
-                self._unknown(f"user/{block.type or ''}", 0)
+                self.s.tally.strange(f"user/{block.type or ''}", 0)
         return self._prompt(record, line, prompt_text(message.content), at) or results
 
     def _prompt(self, record: Record, line: bytes, text: str, at: int | None, typed: bool = True) -> bool:
@@ -392,13 +367,12 @@ class Fold:
                     s.summaries.pop(record.leaf_uuid, None)
                     s.summaries[record.leaf_uuid] = record.summary
             case kind if kind not in SIDE_TYPES:
-                self._unknown(kind or "", len(line))
+                s.tally.strange(kind, len(line))
         if record.uuid:
             self._mark(record, at)
         elif at is not None and record.session_id in (None, self.identity.id):
             # never copied by a fork (2.1.332), so the header can say it
-            s.side_first = at if s.side_first is None else min(at, s.side_first)
-            s.side_last = at if s.side_last is None else max(at, s.side_last)
+            s.side.add(at)
 
     def _mark(self, record: Record, at: int | None) -> None:
         """One mark for a burst. Its key is the uuid it begins with: a fork copies a burst whole or not at all.
@@ -478,10 +452,6 @@ class Fold:
     def _kind(self, kind: str) -> None:
         if self._copied != PROVEN and kind not in self.s.kinds:
             self.s.kinds.append(kind)
-
-    def _unknown(self, kind: str, size: int) -> None:
-        count, known = self.s.unknown.get(kind, (0, 0))
-        self.s.unknown[kind] = (count + 1, known + size)
 
     def _native(self, record: Record, line: bytes) -> str:
         """The record's uuid; without one a name that no other session can have."""

@@ -6,9 +6,7 @@ name says nothing reliable about the project. Format facts and where they were s
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -16,10 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from prosa.ingest.claude_code.fold import AGENT, Fold
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.chunks import file_chunks
+from prosa.ingest.claude_code import AGENT
+from prosa.ingest.decoding import records_in
+from prosa.ingest.folders import Folders, Place, below_home
+from prosa.ingest.importer import Aside, Fold, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.json_lines import REFUSED
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "claude-code/1"
 HOMES = ("~/.claude", "~/.config/claude")
@@ -28,7 +30,6 @@ ASIDE_FILES = ("history.jsonl",)
 SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 SUB_AGENT = re.compile(r"agent-[A-Za-z0-9_-]+\Z")
 PARENT = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
-CHUNK = 1 << 20
 HEAD_CHUNKS = 24
 """A first line with images is up to 20 MB long before it names its session."""
 CLEAR = ("/clear", "/reset", "/new")
@@ -53,98 +54,47 @@ def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     """`CLAUDE_CONFIG_DIR` (several with commas, each may end in `projects`), else the two usual places."""
     named = [part.strip() for part in env.get("CLAUDE_CONFIG_DIR", "").split(",")]
     if any(named):
-        return [user_home / part[2:] if part.startswith("~/") else Path(part) for part in named if part]
+        return [below_home(part, user_home) for part in named if part]
     config = Path(env.get("XDG_CONFIG_HOME") or user_home / ".config")
     return [user_home / ".claude", *(place for place in [config / "claude"] if place.is_dir())]
 
 
 def sources(home: Path, report: Report) -> Iterator[Source]:
-    seen: set[tuple[int, int]] = set()
-    for project in _entries(str(_projects(home)), report):
-        if not (_is_folder(project, report) and _enter(project.path, seen, report)):
-            continue
-        for entry in _entries(project.path, report):
+    folders = Folders(AGENT, report)
+    for project in folders.inside(_projects(home)):
+        for entry in folders.entries(project):
             name = entry.name
             stem = name[:-6]
             if name.endswith(".jsonl") and (SESSION.match(stem) or SUB_AGENT.match(stem)):
-                yield from _source(entry, stem, None, report)
+                yield from _source(folders, entry, stem, None)
             elif SESSION.match(name):
-                yield from _agents(f"{entry.path}/subagents", name, seen, report, DEPTH)
+                yield from _agents(folders, f"{entry.path}/subagents", name, DEPTH)
 
 
-def _agents(folder: str, scope: str, seen: set[tuple[int, int]], report: Report, depth: int) -> Iterator[Source]:
-    if not _enter(folder, seen, report):
+def _agents(folders: Folders, folder: Place, scope: str, depth: int) -> Iterator[Source]:
+    if not folders.enter(folder):
         return
-    for entry in _entries(folder, report):
+    for entry in folders.entries(folder):
         name = entry.name
         if name.endswith(".jsonl"):
             if SUB_AGENT.match(name[:-6]):
-                yield from _source(entry, name[:-6], scope, report)
-        elif depth and "." not in name and _is_folder(entry, report):
+                yield from _source(folders, entry, name[:-6], scope)
+        elif depth and "." not in name:
             # the folder above the innermost `subagents` is the parent
             inner = Path(folder).name if name == "subagents" else scope
-            yield from _agents(entry.path, inner, seen, report, depth - 1)
+            yield from _agents(folders, entry, inner, depth - 1)
+
+
+def _source(folders: Folders, entry: Place, stem: str, scope: str | None) -> Iterator[Source]:
+    file = folders.file(entry)
+    if file is not None:
+        yield Source(AGENT, file.path, (file,), stem, scope)
 
 
 def _projects(home: Path) -> Path:
     home = home.absolute()
     below = home / "projects"
     return below if home.name != "projects" or below.is_dir() else home
-
-
-def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
-    """A folder's entries by name, links last: what a link and a folder both reach is known by the folder."""
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str], report: Report) -> bool:
-    """A link that cannot be followed is reported, one to nothing is passed over; files are simply none of ours."""
-    try:
-        if entry.is_dir():
-            return True
-        if entry.is_symlink():
-            entry.stat()
-    except FileNotFoundError:
-        return False
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be followed: {bad.strerror}"))
-    return False
-
-
-def _enter(folder: str, seen: set[tuple[int, int]], report: Report) -> bool:
-    """Whether the folder is there and was not yet visited by another way."""
-    try:
-        found = Path(folder).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be entered: {bad.strerror}"))
-        return False
-    place = (found.st_dev, found.st_ino)
-    if place in seen:
-        return False
-    seen.add(place)
-    return True
-
-
-def _source(entry: os.DirEntry[str], stem: str, scope: str | None, report: Report) -> Iterator[Source]:
-    try:
-        found = entry.stat()
-    except FileNotFoundError:
-        return  # a link to nothing, or gone this moment
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be read: {bad.strerror}"))
-        return
-    if stat.S_ISREG(found.st_mode):
-        files = (FileStat(entry.path, found.st_size, found.st_mtime_ns, found.st_ino),)
-        yield Source(AGENT, entry.path, files, stem, scope)
 
 
 def raws(source: Source, report: Report) -> Iterator[Raw]:
@@ -156,19 +106,13 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
         except OSError as bad:
             report(Trouble(AGENT, source.path, f"cannot be read: {bad.strerror}"))
             return
-    yield Raw(Identity(AGENT, stem, scope), partial(_chunks, source.path))
-
-
-def _chunks(path: str) -> Iterator[bytes]:
-    with Path(path).open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            yield data
+    yield Raw(Identity(AGENT, stem, scope), partial(file_chunks, source.path))
 
 
 def _parent(path: str) -> str | None:
     """The session that a flat sub-agent file (2.0.x) names in its records."""
     tail = b""
-    for data in islice(_chunks(path), HEAD_CHUNKS):
+    for data in islice(file_chunks(path), HEAD_CHUNKS):
         if found := PARENT.search(tail + data):
             return found[1].decode("utf-8", "replace")
         tail = data[-256:]
@@ -176,7 +120,9 @@ def _parent(path: str) -> str | None:
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    return Fold(identity, state)
+    from prosa.ingest.claude_code import fold  # a sync with nothing new folds nothing
+
+    return fold.Fold(identity, state)
 
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
@@ -186,8 +132,9 @@ def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) 
 
 def _titles(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
     """`<session>/custom-title.json` (2.1.332). What the user set there is newer than every title in the transcript."""
-    for project in _entries(str(_projects(home)), report):
-        for entry in _entries(project.path, report):
+    folders = Folders(AGENT, report)
+    for project in folders.entries(_projects(home)):
+        for entry in folders.entries(project):
             if not SESSION.match(entry.name) or entry.name not in known:
                 continue
             path = Path(entry.path, "custom-title.json")
@@ -195,7 +142,7 @@ def _titles(home: Path, known: Mapping[str, Iterable[Identity]], report: Report)
                 said = msgspec.json.decode(path.read_bytes(), type=TitleFile)
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            except (OSError, msgspec.DecodeError, ValueError) as bad:
+            except (OSError, *REFUSED) as bad:
                 report(Trouble(AGENT, str(path), f"cannot be read: {bad}"))
                 continue
             rank = 1 if said.by == "user" else -1
@@ -206,21 +153,9 @@ def _titles(home: Path, known: Mapping[str, Iterable[Identity]], report: Report)
 def _clears(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
     """history.jsonl: a `/clear` under the old id, then the first line of a new id in the same project."""
     path = _projects(home).parent / "history.jsonl"
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return
-    except OSError as bad:
-        report(Trouble(AGENT, str(path), f"cannot be read: {bad.strerror}"))
-        return
-    decode = msgspec.json.Decoder(TypedPrompt).decode
     sessions: set[str] = set()
     cleared: dict[str, str] = {}
-    for line in lines:
-        try:
-            typed = decode(line)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            continue
+    for typed in records_in(path, TypedPrompt, AGENT, report):
         if not typed.session_id:
             continue
         before = cleared.get(typed.project)

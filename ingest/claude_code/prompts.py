@@ -1,4 +1,4 @@
-"""What a person typed, out of what Claude Code writes around it; and tool input and output as readable text.
+"""What a person typed, out of what Claude Code writes around it.
 
 Claude wraps typed text in tags of its own (IDE context, reminders, command records). Which of them are speech was
 read from real transcripts: docs/formats/claude-code.md, "Prompts".
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from prosa.events.facts import Role
 from prosa.ingest.claude_code.records import Block
@@ -128,18 +126,3 @@ def _block_text(block: Block) -> str:
     if block.url is not None:
         return f"{block.title or ''} {block.url}".strip()
     return f"[{block.type}]" if block.type else ""
-
-
-def readable(value: Any, depth: int = 0) -> str:
-    """A tool's input as people read it: names and values by line, strings with their own line breaks."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, (dict, list)):
-        return "" if value is None else msgspec.json.encode(value).decode()
-    if depth > 50:
-        return "…"
-    if isinstance(value, list):
-        return "\n".join(f"- {readable(item, depth + 1)}" for item in value)
-    if depth == 0 and len(value) == 1:
-        return readable(next(iter(value.values())), 1)
-    return "\n".join(f"{name}: {readable(item, depth + 1)}" for name, item in value.items())

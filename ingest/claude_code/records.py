@@ -1,35 +1,34 @@
-"""Records of a Claude Code transcript, typed: only the fields prosa reads. `records` decodes one damaged line.
+"""Records of a Claude Code transcript, typed: only the fields prosa reads.
 
 Fields that no Struct names (image bytes, `toolUseResult`, snapshots) are skipped by the decoder and never become
-Python objects. What the strict decoder refuses goes through `json_lines.values` and `lenient`, field by field.
+Python objects.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from prosa.events.facts import Usage
-from prosa.ingest import json_lines
-
-S = TypeVar("S", bound=msgspec.Struct)
+from prosa.ingest.decoding import Decoder
+from prosa.ingest.tally import Count
 
 
 class CacheSplit(msgspec.Struct):
-    ephemeral_5m_input_tokens: int | None = None
-    ephemeral_1h_input_tokens: int | None = None
+    ephemeral_5m_input_tokens: Count | None = None
+    ephemeral_1h_input_tokens: Count | None = None
 
 
 class OutputDetails(msgspec.Struct):
-    thinking_tokens: int | None = None
+    thinking_tokens: Count | None = None
 
 
 class Tokens(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
     cache_creation: CacheSplit | None = None
     output_tokens_details: OutputDetails | None = None
     service_tier: str | None = None
@@ -51,6 +50,11 @@ class Block(msgspec.Struct):
     title: str | None = None
     url: str | None = None
 
+    @classmethod
+    def of_text(cls, text: str) -> Block:
+        """A plain string among blocks, as gateways write it."""
+        return cls(type="text", text=text)
+
 
 class Message(msgspec.Struct):
     id: str | None = None
@@ -67,7 +71,7 @@ class Attachment(msgspec.Struct, rename="camel"):
 
 class CompactMetadata(msgspec.Struct, rename="camel"):
     trigger: str | None = None
-    pre_tokens: int | None = None
+    pre_tokens: Count | None = None
 
 
 class ForkedFrom(msgspec.Struct, rename="camel"):
@@ -108,57 +112,7 @@ class Record(msgspec.Struct, rename="camel"):
     leaf_uuid: str | None = None
 
 
-NESTED: dict[tuple[type, str], type[msgspec.Struct]] = {
-    (Record, "message"): Message,
-    (Record, "attachment"): Attachment,
-    (Record, "content"): Block,
-    (Record, "compact_metadata"): CompactMetadata,
-    (Record, "forked_from"): ForkedFrom,
-    (Record, "origin"): Origin,
-    (Message, "content"): Block,
-    (Message, "usage"): Tokens,
-    (Attachment, "prompt"): Block,
-    (Block, "content"): Block,
-    (Tokens, "cache_creation"): CacheSplit,
-    (Tokens, "output_tokens_details"): OutputDetails,
-}
-
-decode = msgspec.json.Decoder(Record).decode
-
-
-def records(line: bytes) -> tuple[list[Record], bool]:
-    """The records of a line the strict decoder refused, and whether something of the line was lost."""
-    try:
-        found, lost = json_lines.values(line)
-    except RecursionError:
-        return [], True
-    blank = not line.strip(b" \t\r\xef\xbb\xbf")
-    return [lenient(value, Record) for value in found], lost or not (found or blank)
-
-
-def lenient(value: dict[str, Any], kind: type[S], depth: int = 0) -> S:
-    """A Struct from what fits it; a field of another type keeps its default, a bad block takes no good one with it."""
-    fields: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        given = value.get(field.encode_name)
-        nested = NESTED.get((kind, field.name))
-        if given is None:
-            continue
-        if nested is Block and isinstance(given, (dict, list)) and depth < 8:
-            items = given if isinstance(given, list) else [given]
-            fields[field.name] = [_block(item, depth + 1) for item in items if isinstance(item, (dict, str))]
-        elif nested is not None and isinstance(given, dict):
-            fields[field.name] = lenient(given, nested, depth + 1)
-        else:
-            try:
-                fields[field.name] = msgspec.convert(given, field.type, strict=False)
-            except (msgspec.ValidationError, RecursionError):
-                continue
-    return kind(**fields)
-
-
-def _block(item: dict[str, Any] | str, depth: int) -> Block:
-    return Block(type="text", text=item) if isinstance(item, str) else lenient(item, Block, depth)
+decoder = Decoder(Record)
 
 
 def usage_of(
@@ -170,6 +124,7 @@ def usage_of(
     written = tokens.cache_creation_input_tokens or hour + (split.ephemeral_5m_input_tokens or 0)
     hour = min(hour, written)
     tier = tokens.speed if tokens.speed not in (None, "", "standard") else tokens.service_tier
+    thinking = tokens.output_tokens_details.thinking_tokens if tokens.output_tokens_details is not None else None
     return Usage(
         key=key,
         at=at,
@@ -179,7 +134,7 @@ def usage_of(
         cache_read=tokens.cache_read_input_tokens or 0,
         cache_write_5m=written - hour,
         cache_write_1h=hour,
-        reasoning=tokens.output_tokens_details.thinking_tokens if tokens.output_tokens_details is not None else None,
+        reasoning=thinking,
         tier=None if tier in (None, "", "standard", "default") else tier,
         copied=copied,
         copied_from=copied_from,

@@ -9,6 +9,8 @@ import hashlib
 
 import msgspec
 
+from prosa.ingest.tally import Span, Tally
+
 
 class Answer(msgspec.Struct, array_like=True):
     """What is remembered of one message id: no text, only what recognises a block that comes again."""
@@ -68,12 +70,10 @@ class State(msgspec.Struct, omit_defaults=True):
     cleared: bool = False
     cleared_from: str | None = None
     spoken: bool = False
-    side_first: int | None = None
-    side_last: int | None = None
+    side: Span = msgspec.field(default_factory=Span)
+    """Times of records that no fork copies."""
     has_usage: bool = False
-    unknown: dict[str, tuple[int, int]] = {}
-    malformed: int = 0
-    malformed_bytes: int = 0
+    tally: Tally = msgspec.field(default_factory=Tally)
 
 
 def digest(text: str) -> int:

@@ -1,1 +1,3 @@
 """OpenAI Codex: `importer` is what sync calls; the format is in docs/formats/codex.md."""
+
+AGENT = "codex"

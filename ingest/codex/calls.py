@@ -7,6 +7,7 @@ the background). Whichever comes last tells the result again, so a failed call c
 from __future__ import annotations
 
 from prosa.events.facts import fact_key
+from prosa.ingest.codex import AGENT
 from prosa.ingest.codex.records import (
     Line,
     Payload,
@@ -20,7 +21,7 @@ from prosa.ingest.codex.records import (
     raw_value,
     readable,
 )
-from prosa.ingest.codex.state import AGENT, WITNESS, Call, Reading
+from prosa.ingest.codex.state import WITNESS, Call, Reading
 
 CALLS_KEPT = 256
 """Calls that are remembered for a result or for late word of a failure."""

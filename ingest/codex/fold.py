@@ -16,10 +16,10 @@ from prosa.ingest.codex import calls as codex_calls
 from prosa.ingest.codex import names as codex_names
 from prosa.ingest.codex import talk as codex_talk
 from prosa.ingest.codex import usage as codex_usage
-from prosa.ingest.codex.records import REFUSED, Line, Payload, line_of, payload_of, recovered, spawn_parent
+from prosa.ingest.codex.records import Line, Payload, line_of, payload_of, recovered, spawn_parent
 from prosa.ingest.codex.state import Reading, State, uuid_ms
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import Lines
+from prosa.ingest.json_lines import REFUSED, Lines
 
 FLAT_REASON = "flat rollouts of 2025 do not record compactions"
 STARTS = ("task_started", "turn_started")
@@ -71,9 +71,9 @@ class Fold:
             compactions_known=not s.flat,
             compactions_reason=FLAT_REASON if s.flat else None,
             has_usage=s.has_usage,
-            unknown=dict(s.unknown),
-            malformed=s.malformed,
-            malformed_bytes=s.malformed_bytes,
+            unknown=dict(s.tally.unknown),
+            malformed=s.tally.malformed,
+            malformed_bytes=s.tally.malformed_bytes,
         )
 
     def end(self) -> None:
@@ -88,8 +88,7 @@ class Fold:
             record = line_of(whole)
         except REFUSED:
             if self._document is not None:
-                self._s.malformed += 1
-                self._s.malformed_bytes += len(whole)
+                self._s.tally.damaged(len(whole))
             return
         self._lines, self._document = Lines(), None
         self._s.begun = True
@@ -108,8 +107,7 @@ class Fold:
         except REFUSED:
             records, lost = recovered(line)
             if lost:
-                self._s.malformed += 1
-                self._s.malformed_bytes += len(line)
+                self._s.tally.damaged(len(line))
             for record, data in records:
                 self._record(record, data)
             return
@@ -135,7 +133,7 @@ class Fold:
             else:
                 reading.place(None, None)
                 if record.type not in codex_names.LINES:
-                    reading.unknown(record.type or "", len(data))
+                    reading.s.tally.strange(record.type or "", len(data))
         if at is not None and not reading.told and not reading.copied:
             reading.mark(at)
 
@@ -148,7 +146,7 @@ class Fold:
         if handle is not None:
             handle(reading, payload, native, record)
         elif payload.type not in codex_names.ITEMS:
-            reading.unknown(f"response_item/{payload.type}", size)
+            reading.s.tally.strange(f"response_item/{payload.type}", size)
 
     def _event(self, payload: Payload, size: int) -> None:
         reading = self._reading
@@ -159,7 +157,7 @@ class Fold:
         if handle is not None:
             handle(reading, payload)
         elif payload.type not in codex_names.EVENTS:
-            reading.unknown(f"event_msg/{payload.type}", size)
+            reading.s.tally.strange(f"event_msg/{payload.type}", size)
 
     def _bare(self, record: Line, data: bytes) -> None:
         """A record without envelope: the flat era, which has no times, or a whole document of the TypeScript client."""
@@ -178,11 +176,11 @@ class Fold:
             try:
                 payload = payload_of(data)
             except REFUSED:
-                self._reading.unknown(record.type or "", len(data))
+                self._s.tally.strange(record.type or "", len(data))
                 return
             self._item(None, payload, len(data))
         elif record.record_type is None:
-            self._reading.unknown(record.type or "", len(data))
+            self._s.tally.strange(record.type or "", len(data))
 
     def _flat(self, started: str | None) -> None:
         s = self._s

@@ -6,27 +6,26 @@ read. The id is that of the file's first session_meta; `session_id` beside it na
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
 
 import msgspec
 import zstandard
 
-from prosa.ingest.codex.fold import Fold
-from prosa.ingest.codex.records import REFUSED, line_of, recovered
-from prosa.ingest.codex.state import AGENT
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.chunks import CHUNK
+from prosa.ingest.codex import AGENT
+from prosa.ingest.decoding import records_in
+from prosa.ingest.folders import Folders, Place, below_home
+from prosa.ingest.importer import Aside, FileStat, Fold, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.json_lines import REFUSED
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "codex/1"
 HOMES: tuple[str, ...] = ("~/.codex",)
 ASIDE_FILES: tuple[str, ...] = ("session_index.jsonl",)
 
-CHUNK = 1 << 20
 HEAD = 16 << 20
 """Most bytes read to find the first line; session_meta lines of 30 KB are ordinary."""
 
@@ -39,26 +38,21 @@ TREES = (("sessions", True), ("archived_sessions", False))
 def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     """`$CODEX_HOME`, else `~/.codex`; may not exist."""
     named = env.get("CODEX_HOME")
-    return [Path(named).expanduser() if named else user_home / ".codex"]
+    return [below_home(named, user_home) if named else user_home / ".codex"]
 
 
 def sources(home: Path, report: Report) -> Iterator[Source]:
     """Every rollout below a home, from names and stat alone. Links are followed, each folder and file once."""
+    folders = Folders(AGENT, report)
     seen: set[tuple[int, int]] = set()
     for tree, live in TREES:
-        for path, stat in _files(home / tree, seen, report):
-            found = ROLLOUT.fullmatch(Path(path).name)
-            if found is None:
+        for file in _files(folders, home / tree):
+            found = ROLLOUT.fullmatch(Path(file.path).name)
+            if found is None or (file.inode, file.mtime_ns) in seen:
                 continue
+            seen.add((file.inode, file.mtime_ns))
             packed = found[2] == "jsonl.zst"
-            yield Source(
-                agent=AGENT,
-                path=path,
-                files=(FileStat(path, stat.st_size, stat.st_mtime_ns, stat.st_ino),),
-                id=found[1],
-                packed=packed,
-                rank=_rank(stat.st_size, live, packed),
-            )
+            yield Source(AGENT, file.path, (file,), found[1], packed=packed, rank=_rank(file.size, live, packed))
 
 
 def _rank(size: int, live: bool, packed: bool) -> int:
@@ -66,43 +60,15 @@ def _rank(size: int, live: bool, packed: bool) -> int:
     return (0 if packed else 2 + 2 * size) + live
 
 
-def _files(top: Path, seen: set[tuple[int, int]], report: Report) -> Iterator[tuple[str, os.stat_result]]:
-    """Regular files below `top`, sorted; a bad entry is reported and passed over."""
-    try:
-        root = top.stat()
-    except FileNotFoundError:
-        return
-    except OSError as bad:
-        report(Trouble(AGENT, str(top), f"cannot stat: {bad.strerror}"))
-        return
-    if (root.st_dev, root.st_ino) in seen:
-        return
-    seen.add((root.st_dev, root.st_ino))
-    waiting = [str(top)]
+def _files(folders: Folders, top: Path) -> Iterator[FileStat]:
+    waiting: list[Place] = [top] if folders.enter(top) else []
     while waiting:
-        folder = waiting.pop()
-        try:
-            with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-        except OSError as bad:
-            report(Trouble(AGENT, folder, f"cannot list: {bad.strerror}"))
-            continue
         below = []
-        for entry in found:
-            try:
-                stat = entry.stat()
-            except FileNotFoundError:
-                continue  # a link to nothing, or gone this moment
-            except OSError as bad:
-                report(Trouble(AGENT, entry.path, f"cannot stat: {bad.strerror}"))
-                continue
-            if not (S_ISDIR(stat.st_mode) or S_ISREG(stat.st_mode)) or (stat.st_dev, stat.st_ino) in seen:
-                continue
-            seen.add((stat.st_dev, stat.st_ino))
-            if S_ISDIR(stat.st_mode):
-                below.append(entry.path)
-            else:
-                yield entry.path, stat
+        for entry in folders.entries(waiting.pop()):
+            if folders.enter(entry):
+                below.append(entry)
+            elif (file := folders.file(entry)) is not None:
+                yield file
         waiting.extend(reversed(below))
 
 
@@ -125,6 +91,8 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
 
 def _first_id(head: bytes) -> str | None:
     """Id in the first record; None if that is no header (then the name of the file tells)."""
+    from prosa.ingest.codex.records import line_of, recovered
+
     if head.lstrip().startswith(b"{\n") or head.lstrip().startswith(b"{\r\n"):
         document = DOCUMENT_ID.search(head)
         return document[1].decode("utf-8", "replace") if document else None
@@ -175,8 +143,9 @@ def _pieces(source: Source) -> Iterator[bytes]:
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    """A new fold, or one that goes on from a saved state."""
-    return Fold(identity, state)
+    from prosa.ingest.codex import fold  # a sync with nothing new folds nothing
+
+    return fold.Fold(identity, state)
 
 
 class _Named(msgspec.Struct):
@@ -188,23 +157,10 @@ class _Named(msgspec.Struct):
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
     """Titles in session_index.jsonl: the last line of an id wins, ids without a rollout are stale."""
-    path = home / "session_index.jsonl"
     names: dict[str, str | None] = {}
-    named_of = msgspec.json.Decoder(_Named).decode
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    named = named_of(line)
-                except REFUSED:
-                    continue
-                if named.id in known:
-                    names[named.id] = named.thread_name
-    except FileNotFoundError:
-        return
-    except OSError as bad:
-        report(Trouble(AGENT, str(path), f"cannot read: {bad.strerror}"))
-        return
+    for named in records_in(home / "session_index.jsonl", _Named, AGENT, report):
+        if named.id in known:
+            names[named.id] = named.thread_name
     for native, name in names.items():
         if name:
             for identity in known[native]:

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from prosa.ingest.json_lines import plain, plain_value, values
+from prosa.ingest.json_lines import REFUSED, plain, plain_value, values
+from prosa.ingest.tally import Count
 
 IMAGE = "[image]"
 NOTHING = Raw(b"")
@@ -47,13 +48,13 @@ class Metadata(Struct):
 class Tokens(Struct):
     """Counts as the client writes them: input includes cached, output includes reasoning."""
 
-    input_tokens: int = 0
-    cached_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_write_input_tokens: int = 0
-    output_tokens: int = 0
-    reasoning_output_tokens: int = 0
-    total_tokens: int | None = None
+    input_tokens: Count = 0
+    cached_input_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_write_input_tokens: Count = 0
+    output_tokens: Count = 0
+    reasoning_output_tokens: Count = 0
+    total_tokens: Count | None = None
 
 
 class Info(Struct):
@@ -197,9 +198,6 @@ class Command(Struct):
     cmd: str | None = None
     command: str | list[str] | None = None
 
-
-REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What a decoder raises on a line it cannot take (UnicodeDecodeError is a ValueError)."""
 
 line_of = msgspec.json.Decoder(Line).decode
 payload_of = msgspec.json.Decoder(Payload).decode

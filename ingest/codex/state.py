@@ -23,8 +23,8 @@ from prosa.events.facts import (
     bounded,
     fact_key,
 )
-
-AGENT = "codex"
+from prosa.ingest.codex import AGENT
+from prosa.ingest.tally import Tally
 
 BURST_US = 1_000_000
 """Lines of a replay are written in one go; a longer pause ends it where turn ids do not tell."""
@@ -73,9 +73,7 @@ class State(msgspec.Struct, omit_defaults=True):
     started_at: int | None = None
     last_activity_at: int | None = None
     has_usage: bool = False
-    unknown: dict[str, tuple[int, int]] = {}
-    malformed: int = 0
-    malformed_bytes: int = 0
+    tally: Tally = msgspec.field(default_factory=Tally)
 
     turn: str = ""
     native: str = ""
@@ -249,11 +247,6 @@ class Reading:
         self.facts.turns.append(turn)
         self.told = True
         return turn
-
-    def unknown(self, kind: str, size: int) -> None:
-        """Counts a kind of record that nobody has described."""
-        count, total = self.s.unknown.get(kind, (0, 0))
-        self.s.unknown[kind] = (count + 1, total + size)
 
     def mark(self, at: int) -> None:
         """Notes the time of an own record that is no turn. A run keeps its first time: its key is made of it."""

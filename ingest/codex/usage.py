@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from prosa.events.facts import Usage, fact_key
+from prosa.ingest.codex import AGENT
 from prosa.ingest.codex.records import Payload, Tokens
-from prosa.ingest.codex.state import AGENT, Reading
+from prosa.ingest.codex.state import Reading
 
 Vector = tuple[int, int, int, int, int]
 """Uncached input, cached, cache write, output with reasoning, reasoning."""

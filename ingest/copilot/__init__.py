@@ -1,1 +1,3 @@
 """GitHub Copilot CLI: `importer` is what sync calls; the format is in docs/formats/copilot.md."""
+
+AGENT = "copilot"

@@ -7,24 +7,15 @@ session's, while its tokens are. Event ids are not known to survive any copy, so
 from __future__ import annotations
 
 import hashlib
+from typing import Unpack
 
 import msgspec
 
-from prosa.events.facts import (
-    Compaction,
-    Facts,
-    Header,
-    Kind,
-    Role,
-    Turn,
-    Usage,
-    bounded,
-    fact_key,
-)
+from prosa.events.facts import Compaction, Facts, Header, Kind, Role, Usage, fact_key
 from prosa.ingest.clock import parse_iso
+from prosa.ingest.copilot import AGENT
 from prosa.ingest.copilot.history import MARK, History
 from prosa.ingest.copilot.records import (
-    AGENT,
     Data,
     Event,
     Failure,
@@ -32,14 +23,15 @@ from prosa.ingest.copilot.records import (
     Result,
     Tokens,
     attached,
-    count,
     events,
-    input_text,
     text_of,
 )
 from prosa.ingest.copilot.state import Call, Counts, State
 from prosa.ingest.importer import Identity
 from prosa.ingest.json_lines import Lines
+from prosa.ingest.readable import readable_input
+from prosa.ingest.tally import count
+from prosa.ingest.turn import About, turn_of
 
 HUMAN = (None, "", "user", "human")
 """`source` of a prompt that somebody typed; others are skills, agents, the client."""
@@ -115,28 +107,25 @@ class Fold:
             branch=s.branch,
             clients=tuple(s.clients),
             models=(s.selected,) if s.selected else (),
-            started_at=s.started if s.started is not None else s.first,
-            last_activity_at=s.last,
+            started_at=s.started if s.started is not None else s.times.first,
+            last_activity_at=s.times.last,
             has_usage=s.has_usage,
-            unknown=dict(s.unknown),
-            malformed=s.malformed,
-            malformed_bytes=s.malformed_bytes,
+            unknown=dict(s.tally.unknown),
+            malformed=s.tally.malformed,
+            malformed_bytes=s.tally.malformed_bytes,
         )
 
     def _line(self, line: bytes) -> None:
         found, lost = events(line)
         if lost:
-            self.s.malformed += 1
-            self.s.malformed_bytes += len(line)
+            self.s.tally.damaged(len(line))
         for event in found:
             self._event(event, line)
 
     def _event(self, event: Event, line: bytes) -> None:
         s = self.s
         at = parse_iso(event.timestamp)
-        if at is not None:
-            s.first = at if s.first is None else min(s.first, at)
-            s.last = at if s.last is None else max(s.last, at)
+        s.times.add(at)
         data = event.data or Data()
         native = event.id or self._nameless(line)
         # before 1.0.9x a sub-agent's events name only the call that started it
@@ -151,7 +140,8 @@ class Fold:
             case "assistant.reasoning":
                 self._say(f"{native}\0thought", "thinking", "assistant", text_of(data.content), at, counted=main)
             case "tool.execution_start":
-                self._call(data.tool_call_id or native, data.tool_name, input_text(data.arguments), "", None, at, main)
+                text = readable_input(data.arguments)
+                self._call(data.tool_call_id or native, data.tool_name, text, "", None, at, main)
             case "tool.execution_complete":
                 self._result(data, native, at, main)
             case "session.usage_record":
@@ -166,9 +156,7 @@ class Fold:
             case "session.error":
                 self._say(native, "message", "system", data.message or "", at, counted=False)
             case kind if kind not in SIDE_TYPES:
-                name = (kind or "")[:80]
-                number, size = s.unknown.get(name, (0, 0))
-                s.unknown[name] = (number + 1, size + len(line))
+                s.tally.strange(kind, len(line))
 
     def _nameless(self, line: bytes) -> str:
         """A name for an event without id: its content, and how many-th of that content it is."""
@@ -211,7 +199,7 @@ class Fold:
             )
         self._say(f"{message}\0text", "message", "assistant", text_of(data.content), at, model=model, counted=main)
         for request in data.tool_requests or ():
-            text = input_text(request.arguments)
+            text = readable_input(request.arguments)
             id_ = request.tool_call_id or f"{message}\0{request.name}\0{text[:64]}"
             self._call(id_, request.name, text, message, model, at, main)
 
@@ -234,7 +222,7 @@ class Fold:
                 return
             call.name = name
         key = self._key("tool_call", id_, str(call.again) if call.again else "")
-        self._turn(key, "tool_call", "assistant", text, at, model=model, tool=call.name, call_id=id_, counted=main)
+        self._turn(key, "tool_call", "assistant", text, at, model=model, tool=call.name, tool_call_id=id_, counted=main)
 
     def _result(self, data: Data, native: str, at: int | None, main: bool) -> None:
         id_ = data.tool_call_id or native
@@ -248,7 +236,7 @@ class Fold:
         key = self._key("tool_result", id_, str(call.again) if call.again else "")
         text = _output(data.result, data.error)
         self._turn(
-            key, "tool_result", "tool", text, call.at, tool=call.name, call_id=id_, is_error=failed, counted=main
+            key, "tool_result", "tool", text, call.at, tool=call.name, tool_call_id=id_, is_error=failed, counted=main
         )
 
     def _compacted(self, data: Data, native: str, at: int | None) -> None:
@@ -296,50 +284,12 @@ class Fold:
 
     # telling
 
-    def _say(
-        self,
-        native: str,
-        kind: Kind,
-        role: Role,
-        text: str,
-        at: int | None,
-        *,
-        model: str | None = None,
-        counted: bool = True,
-    ) -> None:
+    def _say(self, native: str, kind: Kind, role: Role, text: str, at: int | None, **about: Unpack[About]) -> None:
         if text and not text.isspace():
-            self._turn(self._key(kind, native), kind, role, text, at, model=model, counted=counted)
+            self._turn(self._key(kind, native), kind, role, text, at, **about)
 
-    def _turn(
-        self,
-        key: int,
-        kind: Kind,
-        role: Role,
-        text: str,
-        at: int | None,
-        *,
-        model: str | None = None,
-        tool: str | None = None,
-        call_id: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
-    ) -> None:
-        text, size = bounded(text)
-        self._facts.turns.append(
-            Turn(
-                key=key,
-                kind=kind,
-                role=role,
-                at=at,
-                text=text,
-                size=size,
-                tool=tool,
-                tool_call_id=call_id,
-                is_error=is_error,
-                model=model,
-                counted=counted,
-            )
-        )
+    def _turn(self, key: int, kind: Kind, role: Role, text: str, at: int | None, **about: Unpack[About]) -> None:
+        self._facts.turns.append(turn_of(key, kind, role, text, at, **about))
 
 
 def _output(result: Result | str | None, error: Failure | str | None) -> str:

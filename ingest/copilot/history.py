@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
-from prosa.events.facts import Facts, Header, Kind, Role, Turn, bounded, fact_key
+from prosa.events.facts import Facts, Header, Kind, Role, fact_key
 from prosa.ingest.clock import from_number, parse_iso
-from prosa.ingest.copilot.records import AGENT, input_text
+from prosa.ingest.copilot import AGENT
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import values
-from prosa.ingest.tolerant import REFUSED
+from prosa.ingest.json_lines import REFUSED, document
+from prosa.ingest.readable import readable_input
+from prosa.ingest.turn import About, turn_of
 
 MARK = b'{"prosa.file":'
 """Begins the line that the importer puts before the document; it has the file's name."""
@@ -55,14 +56,14 @@ class History:
     def end(self) -> None:
         data = b"".join(self._parts)
         self._seen.clear()
-        document = _document(data)
-        self._broken = len(data) if document is None else 0
-        about = document if isinstance(document, dict) else {}
+        chat = document(data)
+        self._broken = len(data) if chat is None else 0
+        about = chat if isinstance(chat, dict) else {}
         started = parse_iso(about.get("startTime"))
         if started is None:
             started = from_number(about.get("startTime"))
         self._started = started if started is not None else self._started
-        listed = document if isinstance(document, list) else []
+        listed = chat if isinstance(chat, list) else []
         for name in ("chatMessages", "messages", "history"):
             if isinstance(about.get(name), list):
                 listed = about[name]
@@ -79,10 +80,10 @@ class History:
         at = parse_iso(message.get("timestamp"))
         if role == "user":
             typed = INJECTED.sub("", text).strip()
-            self._say("message", "user", typed or text, at, model=None, counted=bool(typed))
+            self._say("message", "user", typed or text, at, counted=bool(typed))
         elif role == "assistant":
-            self._say("thinking", "assistant", _string(message.get("reasoning_text")), at, model=model)
-            self._say("message", "assistant", text, at, model=model)
+            self._say("thinking", "assistant", _string(message.get("reasoning_text")), at, model=model or None)
+            self._say("message", "assistant", text, at, model=model or None)
             calls = message.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
                 if isinstance(call, dict):
@@ -90,7 +91,7 @@ class History:
         elif role == "tool":
             id_ = _string(message.get("tool_call_id"))
             key = self._key("tool_result", id_ or text)
-            self._turn(key, "tool_result", "tool", text, at, tool=self._tools.get(id_), call_id=id_ or None)
+            self._turn(key, "tool_result", "tool", text, at, tool=self._tools.get(id_), tool_call_id=id_ or None)
 
     def _call(self, call: dict[str, Any], at: int | None, model: str) -> None:
         function = call.get("function")
@@ -98,12 +99,12 @@ class History:
         name, id_ = _string(function.get("name")) or "unknown", _string(call.get("id"))
         arguments = function.get("arguments")
         try:
-            text = input_text(msgspec.Raw(msgspec.json.encode(arguments)))
+            text = readable_input(msgspec.Raw(msgspec.json.encode(arguments)))
         except (*REFUSED, OverflowError):
             text = ""
         self._tools[id_] = name
         key = self._key("tool_call", id_ or f"{name}\0{text}")
-        self._turn(key, "tool_call", "assistant", text, at, model=model, tool=name, call_id=id_ or None)
+        self._turn(key, "tool_call", "assistant", text, at, model=model or None, tool=name, tool_call_id=id_ or None)
 
     def _key(self, kind: str, text: str) -> int:
         """Of equal messages each has its number."""
@@ -111,52 +112,12 @@ class History:
         self._seen[kind, digest] += 1
         return fact_key(AGENT, f"history-{kind}", self.identity.key, f"{digest}#{self._seen[kind, digest]}")
 
-    def _say(
-        self, kind: Kind, role: Role, text: str, at: int | None, *, model: str | None, counted: bool = True
-    ) -> None:
+    def _say(self, kind: Kind, role: Role, text: str, at: int | None, **about: Unpack[About]) -> None:
         if text and not text.isspace():
-            key = self._key(f"{kind}-{role}", text)
-            self._turn(key, kind, role, text, at, model=model, counted=counted)
+            self._turn(self._key(f"{kind}-{role}", text), kind, role, text, at, **about)
 
-    def _turn(
-        self,
-        key: int,
-        kind: Kind,
-        role: Role,
-        text: str,
-        at: int | None,
-        *,
-        model: str | None = None,
-        tool: str | None = None,
-        call_id: str | None = None,
-        counted: bool = True,
-    ) -> None:
-        text, size = bounded(text)
-        self._facts.turns.append(
-            Turn(
-                key=key,
-                kind=kind,
-                role=role,
-                at=at,
-                text=text,
-                size=size,
-                tool=tool,
-                tool_call_id=call_id,
-                model=model or None,
-                counted=counted,
-            )
-        )
-
-
-def _document(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except REFUSED:
-        try:
-            found, lost = values(b" ".join(data.splitlines()))
-        except RecursionError:
-            return None
-        return found[0] if found and not lost else None
+    def _turn(self, key: int, kind: Kind, role: Role, text: str, at: int | None, **about: Unpack[About]) -> None:
+        self._facts.turns.append(turn_of(key, kind, role, text, at, **about))
 
 
 def _string(value: Any) -> str:

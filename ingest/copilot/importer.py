@@ -7,7 +7,6 @@ are told as asides, so the raw is the file as it is. Format facts: docs/formats/
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -15,12 +14,12 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Literal
 
-from prosa.ingest.copilot.fold import Fold
-from prosa.ingest.copilot.history import MARK
-from prosa.ingest.copilot.records import AGENT, events
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.chunks import CHUNK, file_chunks
+from prosa.ingest.copilot import AGENT
+from prosa.ingest.folders import Folders, Place, below_home, quiet
+from prosa.ingest.importer import Aside, Fold, Identity, Raw, Report, Source, Trouble
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "copilot/1"
 HOMES: tuple[str, ...] = ("~/.copilot",)
@@ -30,7 +29,6 @@ STATE, HISTORY, EVENTS, WORKSPACE = "session-state", "history-session-state", "e
 FLAT = re.compile(r"([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})\.jsonl\Z")
 OLD = re.compile(r"session_(.+)_\d{10,16}\.json\Z")
 DIRECTORY_RANK, FLAT_RANK, OLD_RANK = 2, 1, 0
-CHUNK = 1 << 20
 SMALL = 1 << 20
 """A workspace.yaml above this size is none."""
 HEAD_LINES = 8
@@ -46,74 +44,35 @@ LINE = re.compile(r"([A-Za-z_][\w-]*):(?:[ \t]+(.*))?\Z")
 def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     """`$COPILOT_HOME`, else `~/.copilot`; may not exist."""
     named = env.get("COPILOT_HOME", "").strip()
-    if named.startswith("~/"):
-        return [user_home / named[2:]]
-    return [Path(named) if named else user_home / ".copilot"]
+    return [below_home(named, user_home) if named else user_home / ".copilot"]
 
 
 def sources(home: Path, report: Report) -> Iterator[Source]:
     """Every session file below a home. Links to folders are followed, each folder once."""
     home = home.absolute()
-    seen: set[tuple[int, int]] = set()
-    for entry in _entries(f"{home}/{STATE}", report):
+    folders = Folders(AGENT, report)
+    for entry in folders.entries(home / STATE):
         flat = FLAT.match(entry.name)
         if flat:
-            yield from _source(entry.path, flat[1], FLAT_RANK, report)
-        elif not entry.name.startswith(".") and _enter(entry, seen, report):
-            yield from _source(f"{entry.path}/{EVENTS}", entry.name, DIRECTORY_RANK, report)
-    for entry in _entries(f"{home}/{HISTORY}", report):
+            yield from _source(folders, entry, flat[1], FLAT_RANK)
+        elif not entry.name.startswith(".") and folders.enter(entry):
+            yield from _source(folders, f"{entry.path}/{EVENTS}", entry.name, DIRECTORY_RANK)
+    for entry in folders.entries(home / HISTORY):
         old = OLD.match(entry.name)
         if old:
-            yield from _source(entry.path, old[1], OLD_RANK, report)
+            yield from _source(folders, entry, old[1], OLD_RANK)
 
 
-def _source(path: str, id_: str, rank: int, report: Report) -> Iterator[Source]:
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as bad:
-        report(Trouble(AGENT, path, f"cannot be read: {bad.strerror}"))
-        return
-    if not S_ISREG(found.st_mode):
-        report(Trouble(AGENT, path, "not a file"))
-    elif found.st_size:
-        files = (FileStat(path, found.st_size, found.st_mtime_ns, found.st_ino),)
-        yield Source(AGENT, path, files, id_, rank=rank)
-
-
-def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
-    """A folder's entries by name, links last: what a link and a folder both reach is known by the folder."""
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
-        return []
-
-
-def _enter(entry: os.DirEntry[str], seen: set[tuple[int, int]], report: Report) -> bool:
-    """Whether it is a folder that was not yet visited by another way."""
-    try:
-        if not entry.is_dir():
-            if entry.is_symlink():
-                entry.stat()
-            return False
-        found = entry.stat()
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be entered: {bad.strerror}"))
-        return False
-    place = (found.st_dev, found.st_ino)
-    if place in seen:
-        return False
-    seen.add(place)
-    return True
+def _source(folders: Folders, place: Place, id_: str, rank: int) -> Iterator[Source]:
+    file = folders.file(place)
+    if file is not None and file.size:
+        yield Source(AGENT, file.path, (file,), id_, rank=rank)
 
 
 def raws(source: Source, report: Report) -> Iterator[Raw]:
     """The session of a file; none where a later generation of files holds it too."""
+    from prosa.ingest.copilot.history import MARK
+
     path = Path(source.path)
     stated = (source.id or path.stem).encode("utf-8", "replace").decode()
     try:
@@ -127,7 +86,7 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
     except OSError as bad:
         report(Trouble(AGENT, source.path, f"cannot be read: {bad.strerror}", retry=isinstance(bad, FileNotFoundError)))
         return
-    yield Raw(Identity(AGENT, native), partial(_pieces, path))
+    yield Raw(Identity(AGENT, native), partial(file_chunks, path))
 
 
 def _is_kept_elsewhere(path: Path, id_: str, rank: int) -> bool:
@@ -138,6 +97,8 @@ def _is_kept_elsewhere(path: Path, id_: str, rank: int) -> bool:
 
 def _session_id(path: Path) -> str | None:
     """The id in `session.start`, which is among the first events."""
+    from prosa.ingest.copilot.records import events
+
     with path.open("rb") as file:
         for line in file.read(CHUNK).split(b"\n")[:HEAD_LINES]:
             for event in events(line)[0]:
@@ -146,28 +107,20 @@ def _session_id(path: Path) -> str | None:
     return None
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            yield data
-
-
 def _document(mark: bytes, path: Path) -> Iterator[bytes]:
     yield mark
-    yield from _pieces(path)
+    yield from file_chunks(path)
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    """A new fold, or one that goes on from a saved state."""
-    return Fold(identity, state)
+    from prosa.ingest.copilot import fold  # a sync with nothing new folds nothing
+
+    return fold.Fold(identity, state)
 
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
     """What each session's workspace.yaml says: its name wins, directory and branch serve where the events have none."""
-    seen: set[tuple[int, int]] = set()
-    for entry in _entries(f"{home.absolute()}/{STATE}", report):
-        if not _enter(entry, seen, lambda _: None):
-            continue
+    for entry in Folders(AGENT, quiet).inside(home.absolute() / STATE):
         path = Path(entry.path, WORKSPACE)
         try:
             if not S_ISREG(path.stat().st_mode):

@@ -6,15 +6,10 @@ Format facts and where each was read: docs/formats/copilot.md.
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import msgspec
 from msgspec import Raw, Struct
 
-from prosa.ingest.tolerant import REFUSED, Tolerant
+from prosa.ingest.decoding import Decoder
 
-AGENT = "copilot"
 NOTHING = Raw(b"")
 
 
@@ -120,12 +115,7 @@ class Event(Struct, rename="camel"):
     data: Data | None = None
 
 
-events = Tolerant(Event)
-
-
-def count(number: int | float | None) -> int:
-    """A count as it can be: no agent ever spent 2^53 tokens, nor less than none."""
-    return int(number) if number is not None and 0 <= number < 1 << 53 else 0
+events = Decoder(Event)
 
 
 def text_of(content: str | list[Block] | None) -> str:
@@ -139,34 +129,3 @@ def attached(attachments: list[Attachment] | None) -> str:
     """What a prompt without text was made of."""
     names = ((one.display_name or one.path or one.type or "file", one.type) for one in attachments or ())
     return "\n".join("[image]" if kind in ("image", "blob") else f"[{name}]" for name, kind in names)
-
-
-def input_text(raw: Raw) -> str:
-    """A tool's input as people read it; it may be JSON inside a string."""
-    value = _value(bytes(raw))
-    if isinstance(value, str) and value.startswith("{"):
-        inner = _value(value.encode())
-        value = value if inner is None else inner
-    return readable(value)
-
-
-def _value(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data) if data else None
-    except REFUSED:
-        return None
-
-
-def readable(value: Any, depth: int = 0) -> str:
-    """Names and values by line, strings with their own line breaks."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, (dict, list)):
-        return "" if value is None else json.dumps(value)
-    if depth > 50:
-        return "…"
-    if isinstance(value, list):
-        return "\n".join(f"- {readable(item, depth + 1)}" for item in value)
-    if depth == 0 and len(value) == 1:
-        return readable(next(iter(value.values())), 1)
-    return "\n".join(f"{name}: {readable(item, depth + 1)}" for name, item in value.items())

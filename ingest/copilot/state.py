@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from prosa.ingest.tally import Span, Tally
+
 
 class Call(msgspec.Struct, array_like=True):
     """A tool call that is known. An id that comes again after its result is another call: `again` counts these."""
@@ -38,8 +40,5 @@ class State(msgspec.Struct, omit_defaults=True):
     clients: list[str] = []
     selected: str | None = None
     started: int | None = None
-    first: int | None = None
-    last: int | None = None
-    unknown: dict[str, tuple[int, int]] = {}
-    malformed: int = 0
-    malformed_bytes: int = 0
+    times: Span = msgspec.field(default_factory=Span)
+    tally: Tally = msgspec.field(default_factory=Tally)

@@ -17,12 +17,11 @@ from prosa.events.facts import (
     Facts,
     Header,
     Mark,
-    Turn,
     Usage,
-    bounded,
     fact_key,
 )
 from prosa.ingest.clock import EARLIEST_US, from_number
+from prosa.ingest.cursor import AGENT
 from prosa.ingest.cursor.ide import entry_of, time_of
 from prosa.ingest.cursor.mirror import read_lines, read_text
 from prosa.ingest.cursor.prompts import Entry, title_of
@@ -32,8 +31,8 @@ from prosa.ingest.importer import Identity
 from prosa.ingest.json_lines import plain
 from prosa.ingest.native import json_value, native_id, path_of
 from prosa.ingest.protobuf import Message, WireError, leaves
+from prosa.ingest.turn import turn_of
 
-AGENT = "cursor"
 MINUTE_US = 60_000_000
 STAMPS_MS = (1_500_000_000_000, 2_500_000_000_000)
 """Numbers of this size in a root are times."""
@@ -45,36 +44,10 @@ ROOT_FIELDS = 100
 NO_COMPACTIONS = "a transcript mirror does not record them"
 
 
-class Fold:
-    """See `importer.Fold`: collects the document and parses it at `end`."""
-
-    def __init__(self, identity: Identity, state: bytes | None = None) -> None:
-        self.identity = identity
-        self._data = bytearray()
-        self._parsed = -1
-        self._facts = Facts()
-        self._header = Header()
-
-    def feed(self, data: bytes) -> None:
-        self._data += data
-
-    def take(self) -> Facts:
-        facts, self._facts = self._facts, Facts()
-        return facts
-
-    def header(self) -> Header:
-        return self._header
-
-    def end(self) -> None:
-        if self._parsed == len(self._data):
-            return
-        self._parsed = len(self._data)
-        session = _Session(self.identity, bytes(self._data))
-        self._facts, self._header = session.facts, session.header
-
-    def state(self) -> bytes | None:
-        """Always read from its start."""
-        return None
+def read(identity: Identity, data: bytes) -> tuple[Facts, Header]:
+    """The facts of a whole raw."""
+    session = _Session(identity, data)
+    return session.facts, session.header
 
 
 class _Session:
@@ -186,9 +159,9 @@ class _Session:
             last_activity_at=max(filter(None, (start, updated or changed)), default=None),
             compactions_known=False,
             compactions_reason=NO_COMPACTIONS,
-            unknown=mirror.unknown,
-            malformed=mirror.malformed,
-            malformed_bytes=mirror.malformed_bytes,
+            unknown=mirror.tally.unknown,
+            malformed=mirror.tally.malformed,
+            malformed_bytes=mirror.tally.malformed_bytes,
         )
 
     # the IDE
@@ -239,24 +212,21 @@ class _Session:
         return True
 
     def _entry(self, entry: Entry, source: str | None) -> None:
-        text, size = bounded(entry.text)
-        self.facts.turns.append(
-            Turn(
-                key=fact_key(AGENT, entry.kind, f"{self._identity.key}#{entry.native}"),
-                kind=entry.kind,
-                role=entry.role,
-                at=entry.at,
-                text=text,
-                size=size,
-                tool=entry.tool,
-                tool_call_id=entry.call,
-                is_error=entry.is_error,
-                model=entry.model,
-                counted=entry.counted,
-                copied=PROVEN if entry.copied and source else NOT_COPIED,
-                copied_from=source if entry.copied else None,
-            )
+        turn = turn_of(
+            fact_key(AGENT, entry.kind, f"{self._identity.key}#{entry.native}"),
+            entry.kind,
+            entry.role,
+            entry.text,
+            entry.at,
+            PROVEN if entry.copied and source else NOT_COPIED,
+            source if entry.copied else None,
+            tool=entry.tool,
+            tool_call_id=entry.call,
+            is_error=entry.is_error,
+            model=entry.model,
+            counted=entry.counted,
         )
+        self.facts.turns.append(turn)
 
 
 def plain_root(data: bytes) -> Message | None:

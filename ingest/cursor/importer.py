@@ -14,17 +14,20 @@ from typing import Any
 
 import msgspec
 
+from prosa.ingest.chunks import line_chunks
+from prosa.ingest.cursor import AGENT
 from prosa.ingest.cursor import ide as cursor_ide
 from prosa.ingest.cursor import store as cursor_store
-from prosa.ingest.cursor.fold import AGENT, Fold, is_tree, plain_root, readings
+from prosa.ingest.cursor.fold import is_tree, plain_root, read, readings
 from prosa.ingest.cursor.mirror import read_lines, read_text
 from prosa.ingest.cursor.turns import read_messages, read_tree
+from prosa.ingest.document import DocumentFold
+from prosa.ingest.folders import Folders, Place, below_home, newest, quiet
 from prosa.ingest.foreign_db import BrokenError, BusyError
-from prosa.ingest.importer import Aside, Identity, Raw, Report, Source, Trouble
-from prosa.ingest.listing import Listing, newest, pieces
+from prosa.ingest.importer import Aside, Fold, Identity, Raw, Report, Source, Trouble
 from prosa.ingest.spool import Database, spooled
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "cursor/1"
 HOMES: tuple[str, ...] = ("~/.cursor", "~/.config/Cursor/User")
@@ -38,13 +41,13 @@ NO_PLACE = "empty-window"
 def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     """The CLI's folder by its own variables, the usual one, which the IDE mirrors into, and the IDE's."""
     variables = ("CURSOR_CONFIG_DIR", "CURSOR_DATA_DIR")
-    found = [_expanded(env[name], user_home) for name in variables if env.get(name)]
+    found = [below_home(env[name], user_home) for name in variables if env.get(name)]
     config = env.get("XDG_CONFIG_HOME")
     if config and not found:
-        found.append(_expanded(config, user_home) / "cursor")
+        found.append(below_home(config, user_home) / "cursor")
     if not env.get("CURSOR_CONFIG_DIR"):
         found.append(user_home / ".cursor")
-    ide = _expanded(config, user_home) if config else user_home / ".config"
+    ide = below_home(config, user_home) if config else user_home / ".config"
     found.append(ide / "Cursor" / "User")
     mac = user_home / "Library" / "Application Support" / "Cursor" / "User"
     if mac.is_dir():
@@ -52,41 +55,38 @@ def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def _expanded(text: str, user_home: Path) -> Path:
-    return user_home / text[2:] if text.startswith("~/") else Path(text)
-
-
 def sources(home: Path, report: Report) -> Iterator[Source]:
     """Stores, mirrors and the IDE's database below one home, from names and stat alone."""
     home = home.absolute()
-    listing = Listing(AGENT, report)
-    for folder in listing.folders(home / "chats"):
-        for chat in listing.folders(folder):
-            yield from _source(listing, (chat / "store.db", chat / "store.db-wal", chat / "meta.json"), chat.name)
-    for project in listing.folders(home / "projects"):
-        yield from _mirrors(listing, project / "agent-transcripts", DEPTH)
+    folders = Folders(AGENT, report)
+    for folder in folders.inside(home / "chats"):
+        for chat in folders.inside(folder):
+            names = ("store.db", "store.db-wal", "meta.json")
+            yield from _source(folders, [f"{chat.path}/{name}" for name in names], chat.name)
+    for project in folders.inside(home / "projects"):
+        yield from _mirrors(folders, f"{project.path}/agent-transcripts", DEPTH)
     for user in (home, home / "User"):
         path = user / "globalStorage" / "state.vscdb"
-        yield from _source(listing, (path, Path(f"{path}-wal")), None)
+        yield from _source(folders, [f"{path}", f"{path}-wal"], None)
 
 
-def _source(listing: Listing, paths: tuple[Path, ...], native: str | None) -> Iterator[Source]:
+def _source(folders: Folders, paths: list[str], native: str | None) -> Iterator[Source]:
     """A database, if its file is there."""
-    files = listing.files(paths)
-    if files and files[0].path == str(paths[0]):
-        yield Source(AGENT, str(paths[0]), files, native, rank=newest(files))
+    files = folders.files(paths)
+    if files and files[0].path == paths[0]:
+        yield Source(AGENT, paths[0], files, native, rank=newest(files))
 
 
-def _mirrors(listing: Listing, folder: Path, depth: int) -> Iterator[Source]:
+def _mirrors(folders: Folders, folder: Place, depth: int) -> Iterator[Source]:
     """`<id>.jsonl` and `.txt`, flat or in a folder of the same name; sub-agents lie in a folder of their parent's."""
-    for entry in listing.entries(folder):
+    for entry in folders.entries(folder):
         stem, dot, kind = entry.name.rpartition(".")
         if dot and stem and kind in ("jsonl", "txt"):
-            files = listing.files((Path(entry.path),))
+            files = folders.files([entry])
             if files:
                 yield Source(AGENT, entry.path, files, stem, rank=newest(files))
-    for inner in listing.folders(folder) if depth else ():
-        yield from _mirrors(listing, inner, depth - 1)
+    for inner in folders.inside(folder) if depth else ():
+        yield from _mirrors(folders, inner, depth - 1)
 
 
 # raws
@@ -122,7 +122,9 @@ def _store(path: Path, report: Report) -> Iterator[Raw]:
         surface = _surface(store)
     if surface is not None:
         identity = Identity(AGENT, cursor_store.id_of(store.meta, path))
-        yield Raw(identity, partial(pieces, list(cursor_store.lines_of(path, store))), verbatim=False, surface=surface)
+        yield Raw(
+            identity, partial(line_chunks, list(cursor_store.lines_of(path, store))), verbatim=False, surface=surface
+        )
 
 
 def _surface(store: cursor_store.Store) -> str | None:
@@ -173,7 +175,7 @@ def _mirror(path: Path, source: Source, report: Report) -> Iterator[Raw]:
         head |= cursor_store.about(home, identity.id)
     surface = "transcript" if kind == "jsonl" else "transcript-text"
     lines = [msgspec.json.encode(head, order="sorted") + b"\n", data]
-    yield Raw(identity, partial(pieces, lines), verbatim=False, surface=surface)
+    yield Raw(identity, partial(line_chunks, lines), verbatim=False, surface=surface)
 
 
 def _parent(path: Path) -> str | None:
@@ -194,7 +196,7 @@ def _home(path: Path) -> Path | None:
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    return Fold(identity, state)
+    return DocumentFold(partial(read, identity))
 
 
 # asides
@@ -207,8 +209,7 @@ def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) 
     two known paths make it, nothing is said.
     """
     mirrored: dict[str, list[str]] = {}
-    ignore: list[Trouble] = []
-    for source in sources(home, ignore.append):
+    for source in sources(home, quiet):
         project = _project(Path(source.path))
         if project and project != NO_PLACE and source.id in known:
             mirrored.setdefault(project, []).append(source.id or "")
@@ -233,11 +234,10 @@ def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) 
 def _known_paths(home: Path) -> set[str]:
     """Working folders that the home's stores state themselves."""
     found: set[str] = set()
-    ignore: list[Trouble] = []
-    listing = Listing(AGENT, ignore.append)
-    for folder in listing.folders(home.absolute() / "chats"):
-        for chat in listing.folders(folder):
-            cwd = cursor_store.folder_path(chat)
+    folders = Folders(AGENT, quiet)
+    for folder in folders.inside(home.absolute() / "chats"):
+        for chat in folders.inside(folder):
+            cwd = cursor_store.folder_path(Path(chat))
             if cwd is not None:
                 found.add(cwd)
                 break

@@ -14,8 +14,9 @@ import msgspec
 from prosa.events.facts import Kind
 from prosa.ingest.cursor.prompts import REDACTED, Entry, prompt_of
 from prosa.ingest.cursor.turns import Names
-from prosa.ingest.json_lines import plain, plain_value, values
+from prosa.ingest.json_lines import REFUSED, plain, plain_value, values
 from prosa.ingest.native import readable
+from prosa.ingest.tally import Tally
 
 CALLS = frozenset({"tool_use", "tool-use", "tool_call", "tool-call"})
 RESULTS = frozenset({"tool_result", "tool-result"})
@@ -30,17 +31,15 @@ class Mirror(NamedTuple):
     entries: list[Entry]
     known: int
     """Records of a known kind, also those that say nothing."""
-    unknown: dict[str, tuple[int, int]]
-    malformed: int
-    malformed_bytes: int
+    tally: Tally
 
 
 def read_lines(data: bytes) -> Mirror:
     """A `.jsonl` mirror. A last line that is torn waits for its rest and is no damage."""
     names = Names()
     entries: list[Entry] = []
-    unknown: dict[str, tuple[int, int]] = {}
-    known = malformed = malformed_bytes = 0
+    tally = Tally()
+    known = 0
     tools: dict[str, str] = {}
     lines = data.split(b"\n")
     for number, line in enumerate(lines):
@@ -48,25 +47,23 @@ def read_lines(data: bytes) -> Mirror:
             continue
         found, lost = _records(line)
         if lost and number < len(lines) - 1:
-            malformed, malformed_bytes = malformed + 1, malformed_bytes + len(line)
+            tally.damaged(len(line))
         for record in found:
             role = record.get("role")
             if role in ("user", "assistant", "tool"):
                 known += 1
                 entries += _record(role, record, names, tools)
-            elif record.get("type") in CONTROL or role == "system":
+            elif str(record.get("type")) in CONTROL or role == "system":
                 known += 1
             else:
-                kind = plain(str(record.get("type") or role or ""))[:100]
-                count, size = unknown.get(kind, (0, 0))
-                unknown[kind] = (count + 1, size + len(line))
-    return Mirror(entries, known, unknown, malformed, malformed_bytes)
+                tally.strange(plain(str(record.get("type") or role or "")), len(line))
+    return Mirror(entries, known, tally)
 
 
 def _records(line: bytes) -> tuple[list[dict[str, Any]], bool]:
     try:
         record = msgspec.json.decode(line)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except REFUSED:
         return values(line)
     return ([record], False) if isinstance(record, dict) else ([], True)
 
@@ -75,7 +72,7 @@ def _record(role: str, record: dict[str, Any], names: Names, tools: dict[str, st
     message = record.get("message")
     content = message.get("content") if isinstance(message, dict) else record.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    blocks = [block for block in blocks if isinstance(block, dict)]
+    blocks = [block for block in blocks if isinstance(block, dict) and isinstance(block.get("type"), str)]
     texts = [text for block in blocks if block.get("type") == "text" and (text := _visible(block.get("text")))]
     images = [f"[{block['type']}]" for block in blocks if block.get("type") in IMAGES]
     if role == "user":
@@ -166,7 +163,7 @@ def read_text(data: bytes) -> Mirror:
             entries += _text_answer(block, names)
         known += bool(role)
         role, block = line.rstrip()[:-1], []
-    return Mirror(entries, known, {}, 0, 0)
+    return Mirror(entries, known, Tally())
 
 
 def _text_answer(lines: list[str], names: Names) -> Iterator[Entry]:

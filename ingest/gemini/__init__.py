@@ -1,1 +1,3 @@
 """Gemini CLI: `importer` is what sync calls; the format is in docs/formats/gemini.md."""
+
+AGENT = "gemini"

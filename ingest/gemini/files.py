@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from prosa.ingest import json_lines
+from prosa.ingest.chunks import file_chunks, line_chunks
+from prosa.ingest.decoding import Decoder
+from prosa.ingest.gemini import AGENT
 from prosa.ingest.gemini.prompts import is_prompt
-from prosa.ingest.gemini.records import REFUSED
-from prosa.ingest.gemini.state import AGENT
 from prosa.ingest.importer import Report, Trouble
+from prosa.ingest.json_lines import REFUSED, plain_value, values
 
-CHUNK = 1 << 20
+LONG = 1 << 20
 BARE = re.compile(rb'(?m)^\s*\{\s*"(?:id|timestamp|type)"\s*:')
 """A message of its own: what a stub, which a resume leaves, has not."""
 
@@ -51,7 +52,7 @@ class Row(msgspec.Struct, rename="camel"):
     message: str = ""
 
 
-_head_of = msgspec.json.Decoder(Head).decode
+_heads = Decoder(Head)
 _row_of = msgspec.json.Decoder(Row).decode
 
 
@@ -84,7 +85,7 @@ def _line_heads(path: str) -> Iterator[Head]:
             bad = bad or (bool(line.strip(b" \t\r\n")) and (line.endswith(b"\n") or not line.startswith(b"{")))
             if good and b'"sessionId"' not in line and b'"projectHash"' not in line:
                 continue
-            for head in _heads(line):
+            for head in _heads(line)[0]:
                 good = True
                 yield head
                 if head.set is not None:
@@ -96,30 +97,7 @@ def _line_heads(path: str) -> Iterator[Head]:
 def _document_heads(path: str) -> Iterator[Head]:
     line = document_line(path)
     if line:
-        yield from _heads(line)
-
-
-def _heads(line: bytes) -> list[Head]:
-    try:
-        return [_head_of(line)]
-    except REFUSED:
-        pass
-    try:
-        found, _ = json_lines.values(line)
-    except RecursionError:
-        return []
-    return [_lenient(value) for value in found]
-
-
-def _lenient(value: dict[str, object]) -> Head:
-    session, project, kind = (value.get(name) for name in ("sessionId", "projectHash", "kind"))
-    inner = value.get("$set")
-    return Head(
-        session if isinstance(session, str) else None,
-        project if isinstance(project, str) else None,
-        kind if isinstance(kind, str) else None,
-        _lenient(inner) if isinstance(inner, dict) and "$set" not in inner else None,
-    )
+        yield from _heads(line)[0]
 
 
 def document_line(path: str) -> bytes:
@@ -132,7 +110,7 @@ def document_line(path: str) -> bytes:
         line.decode()
     except REFUSED:
         try:
-            found, lost = json_lines.values(data)
+            found, lost = values(data)
         except RecursionError:
             raise ValueError("it is nested too deep") from None
         if lost or len(found) != 1:
@@ -149,17 +127,11 @@ def pieces(first: bytes, chats: Iterable[Chat]) -> Iterator[bytes]:
         ordered.sort(key=lambda chat: (not chat.is_document, not _is_stub(chat)))
     for number, chat in enumerate(ordered, 1):
         last = b"\n"
-        for piece in _document_pieces(chat.path) if chat.is_document else _file_pieces(chat.path):
+        for piece in _document_pieces(chat.path) if chat.is_document else file_chunks(chat.path):
             last = piece[-1:]
             yield piece
         if number < len(ordered) and last != b"\n":
             yield b"\n"
-
-
-def _file_pieces(path: str) -> Iterator[bytes]:
-    with Path(path).open("rb", buffering=0) as file:
-        while piece := file.read(CHUNK):
-            yield piece
 
 
 def _document_pieces(path: str) -> Iterator[bytes]:
@@ -167,8 +139,7 @@ def _document_pieces(path: str) -> Iterator[bytes]:
         line = document_line(path) + b"\n"
     except ValueError as bad:
         raise OSError(f"rewritten while it was read: {bad}") from None
-    for place in range(0, len(line), CHUNK):
-        yield line[place : place + CHUNK]
+    yield from line_chunks([line])
 
 
 def _is_stub(chat: Chat) -> bool:
@@ -176,10 +147,10 @@ def _is_stub(chat: Chat) -> bool:
     if chat.is_document:
         return False
     tail = b""
-    for piece in _file_pieces(chat.path):
+    for piece in file_chunks(chat.path):
         if BARE.search(tail + piece):
             return False
-        tail = piece[piece.rfind(b"\n") + 1 :][-CHUNK:]
+        tail = piece[piece.rfind(b"\n") + 1 :][-LONG:]
     return True
 
 
@@ -218,7 +189,7 @@ def _damaged_rows(data: bytes) -> list[bytes] | None:
     """Rows of a log with a BOM, bad UTF-8 or lone surrogates; None where it is no array."""
     try:
         found = json.loads(data.decode("utf-8", "replace").lstrip("\ufeff").replace("\0", ""), strict=False)
-        rows = json_lines.plain_value(found)
+        rows = plain_value(found)
     except (ValueError, RecursionError):
         return None
     return [json.dumps(row, ensure_ascii=False).encode() for row in rows] if isinstance(rows, list) else None

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Unpack
 
 import msgspec
 
-from prosa.events.facts import Compaction, Facts, Header, Kind, Mark, Role, Turn, Usage, bounded, fact_key
+from prosa.events.facts import Compaction, Facts, Header, Kind, Mark, Role, Usage, fact_key
 from prosa.ingest.clock import parse_iso
+from prosa.ingest.decoding import Records
+from prosa.ingest.gemini import AGENT
 from prosa.ingest.gemini.places import path_with_hash, workspaces
 from prosa.ingest.gemini.prompts import COMMANDS, INJECTED, SNAPSHOT, is_acknowledgement, is_prompt
 from prosa.ingest.gemini.records import (
-    REFUSED,
     Content,
     FunctionResponse,
     Message,
@@ -26,20 +28,19 @@ from prosa.ingest.gemini.records import (
     Thought,
     Tokens,
     ToolCall,
-    count,
-    decode,
+    decoder,
     output_of,
     parts_of,
-    readable,
-    records,
     response_text,
     says_error,
     spoken,
     strings,
 )
-from prosa.ingest.gemini.state import AGENT, Call, Said, State, digest
+from prosa.ingest.gemini.state import Call, Said, State, digest
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import Lines
+from prosa.ingest.readable import readable
+from prosa.ingest.tally import count
+from prosa.ingest.turn import About, turn_of
 
 USER, ANSWER, NOTICE = "user", "gemini", "notice"
 TYPES = {
@@ -58,48 +59,25 @@ class Fold:
         self.identity = identity
         self._session = identity.key
         self.s = msgspec.msgpack.decode(state, type=State) if state is not None else State()
-        self._lines = Lines(self.s.rest)
+        self._records = Records(decoder, self.s.tally, self.s.rest)
         self._facts = Facts([], [], [], [])
         self._tried: set[str] = set()
         """Paths whose hash was compared."""
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            if not line:
-                continue
-            try:
-                record = decode(line)
-            except REFUSED:
-                found, lost = records(line)
-                if lost:
-                    self.s.malformed += 1
-                    self.s.malformed_bytes += len(line)
-                for record in found:
-                    self._record(record, len(line))
-            else:
-                self._record(record, len(line))
+        for record, line in self._records.feed(data):
+            self._record(record, len(line))
+
+    def end(self) -> None:
+        for record, line in self._records.end():
+            self._record(record, len(line))
 
     def take(self) -> Facts:
         facts, self._facts = self._facts, Facts([], [], [], [])
         return facts
 
-    def end(self) -> None:
-        """A last line that lacks only its newline is read; a torn one waits."""
-        rest = self._lines.rest
-        if not rest.rstrip().endswith(b"}"):
-            return
-        try:
-            found = [decode(rest)]
-        except REFUSED:
-            found, lost = records(rest)
-            if lost:
-                return
-        self._lines = Lines()
-        for record in found:
-            self._record(record, len(rest))
-
     def state(self) -> bytes:
-        self.s.rest = self._lines.rest
+        self.s.rest = self._records.rest
         return msgspec.msgpack.encode(self.s)
 
     def header(self) -> Header:
@@ -109,14 +87,14 @@ class Fold:
             cwd=self._cwd(),
             title=s.title,
             parent=self.identity.scope,
-            started_at=s.started_at,
-            last_activity_at=s.last_activity_at,
+            started_at=s.stated.first,
+            last_activity_at=s.stated.last,
             compactions_known=not only_logged,
             compactions_reason=LOG_REASON if only_logged else None,
             has_usage=s.has_usage,
-            unknown=dict(s.unknown),
-            malformed=s.malformed,
-            malformed_bytes=s.malformed_bytes,
+            unknown=dict(s.tally.unknown),
+            malformed=s.tally.malformed,
+            malformed_bytes=s.tally.malformed_bytes,
         )
 
     def _record(self, record: Record, size: int) -> None:
@@ -135,7 +113,7 @@ class Fold:
         elif record.session_id or record.project_hash:
             self._meta(record.meta(), listed=False)
         else:
-            self._unknown(record.type or "", size)
+            self.s.tally.strange(record.type, size)
 
     def _meta(self, meta: Meta, listed: bool) -> None:
         """Header fields. `listed`: the messages are a list that the client made of what it had read."""
@@ -145,10 +123,8 @@ class Fold:
         s.title = meta.summary or s.title
         if meta.kind == "subagent" and meta.directories:
             s.directory = s.directory or meta.directories[0]
-        for at in (parse_iso(meta.start_time), parse_iso(meta.last_updated)):
-            if at is not None:
-                s.started_at = at if s.started_at is None else min(at, s.started_at)
-                s.last_activity_at = at if s.last_activity_at is None else max(at, s.last_activity_at)
+        s.stated.add(parse_iso(meta.start_time))
+        s.stated.add(parse_iso(meta.last_updated))
         fresh: dict[str, str] = {}
         for place, message in enumerate(meta.messages or ()):
             self._message(message, message.id or self._nameless(message, place, listed), listed=listed, fresh=fresh)
@@ -176,7 +152,7 @@ class Fold:
         s.begun = True
         kind = TYPES.get(message.type or "")
         if kind is None:
-            self._unknown(f"message/{message.type or ''}", size)
+            s.tally.strange(f"message/{message.type or ''}", size)
         name = f"{native}\0{kind or message.type or ''}"
         name = s.aliases.get(name, name)
         content = message.content if message.content is not None else message.parts
@@ -335,7 +311,15 @@ class Fold:
             # its call is not on disk: shown, nothing to count it for
             place = given.id or given.name or ""
             self._turn(
-                "tool_result", name, "tool", text, at, place=place, tool=given.name, call=given.id, counted=False
+                "tool_result",
+                name,
+                "tool",
+                text,
+                at,
+                place=place,
+                tool=given.name,
+                tool_call_id=given.id,
+                counted=False,
             )
         elif not known.answered:
             if known.status is not None:
@@ -351,12 +335,14 @@ class Fold:
             self._look_for_cwd(strings(args))
         self._turn(
             "tool_call", known.native, "assistant", readable(args), said.at, model=said.model, tool=known.tool,
-            call=call_id, is_error=failed,
+            tool_call_id=call_id, is_error=failed,
         )  # fmt: skip
 
     def _result(self, known: Call, call_id: str | None, text: str, failed: bool, at: int | None) -> None:
         known.answered = True
-        self._turn("tool_result", known.native, "tool", text, at, tool=known.tool, call=call_id, is_error=failed)
+        self._turn(
+            "tool_result", known.native, "tool", text, at, tool=known.tool, tool_call_id=call_id, is_error=failed
+        )
 
     # what the user's side says
 
@@ -422,37 +408,14 @@ class Fold:
         role: Role,
         text: str,
         at: int | None,
-        *,
         place: str = "",
-        model: str | None = None,
-        tool: str | None = None,
-        call: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
+        **about: Unpack[About],
     ) -> None:
-        text, size = bounded(text)
-        turn = Turn(
-            key=self._key(kind, native, place),
-            kind=kind,
-            role=role,
-            at=at,
-            text=text,
-            size=size,
-            tool=tool,
-            tool_call_id=call,
-            is_error=is_error,
-            model=model,
-            counted=counted,
-        )
-        self._facts.turns.append(turn)
+        self._facts.turns.append(turn_of(self._key(kind, native, place), kind, role, text, at, **about))
 
     def _mark(self, native: str, at: int | None) -> None:
         if at is not None:
             self._facts.marks.append(Mark(first=at, last=at, key=self._key("mark", native)))
-
-    def _unknown(self, kind: str, size: int) -> None:
-        number, known = self.s.unknown.get(kind, (0, 0))
-        self.s.unknown[kind] = (number + 1, known + size)
 
 
 def _mark_of(kind: str | None, message: Message, content: Content, text: str) -> str:

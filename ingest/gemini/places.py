@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from prosa.ingest.gemini.state import AGENT
+from prosa.ingest.gemini import AGENT
 from prosa.ingest.importer import Report, Trouble
+from prosa.ingest.json_lines import REFUSED
 
 ROOT = ".project_root"
 REGISTRY = "projects.json"
@@ -95,7 +96,7 @@ def _object(path: Path) -> dict[str, Any]:
     """A JSON object in a file, {} where there is none."""
     try:
         found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, ValueError, RecursionError):
+    except (OSError, *REFUSED):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -109,7 +110,7 @@ def check_registry(path: Path, report: Report) -> None:
     except OSError as bad:
         report(Trouble(AGENT, str(path), f"cannot be read: {bad.strerror}"))
         return
-    except (msgspec.DecodeError, ValueError, RecursionError) as bad:
+    except REFUSED as bad:
         report(Trouble(AGENT, str(path), f"damaged: {bad}"))
         return
     if not isinstance(found, dict):

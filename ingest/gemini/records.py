@@ -1,4 +1,4 @@
-"""Records of a Gemini CLI chat, typed: only the fields prosa reads. `records` decodes one damaged line.
+"""Records of a Gemini CLI chat, typed: only the fields prosa reads.
 
 Every generation comes down to the same lines: a header (with the messages in it, where the file is one document), one
 message, `$set`, `$rewindTo`. What no Struct names (resultDisplay, inline data) never becomes a Python object.
@@ -7,18 +7,13 @@ message, `$set`, `$rewindTo`. What no Struct names (resultDisplay, inline data) 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from prosa.ingest import json_lines
+from prosa.ingest.decoding import Decoder
+from prosa.ingest.readable import DEPTH, readable
 
-S = TypeVar("S", bound=msgspec.Struct)
-
-REFUSED = (msgspec.DecodeError, ValueError, RecursionError)
-"""What the strict decoder raises; a ValidationError is a DecodeError."""
-DEPTH = 50
-COUNT_LIMIT = 1 << 53
 IMAGE, FILE = "[image]", "[file]"
 
 
@@ -131,63 +126,7 @@ class Record(Message, rename="camel"):
         )  # fmt: skip
 
 
-NESTED: dict[str, type[msgspec.Struct]] = {
-    "content": Part,
-    "displayContent": Part,
-    "parts": Part,
-    "result": Part,
-    "functionCall": FunctionCall,
-    "functionResponse": FunctionResponse,
-    "inlineData": Blob,
-    "fileData": Blob,
-    "thoughts": Thought,
-    "tokens": Tokens,
-    "toolCalls": ToolCall,
-    "messages": Message,
-    "$set": Meta,
-    "$container": Container,
-}
-"""Field → the Struct in it, by itself or in a list. `thoughts` of Tokens is a number."""
-LISTS = ("thoughts", "toolCalls", "messages")
-
-decode = msgspec.json.Decoder(Record).decode
-
-
-def records(line: bytes) -> tuple[list[Record], bool]:
-    """The records of a line the strict decoder refused, and whether something of the line was lost."""
-    try:
-        found, lost = json_lines.values(line)
-    except RecursionError:
-        return [], True
-    blank = not line.strip(b" \t\r\0\xef\xbb\xbf")
-    return [lenient(value, Record) for value in found], lost or not (found or blank)
-
-
-def lenient(value: dict[str, Any], kind: type[S], depth: int = 0) -> S:
-    """A Struct from what fits it; a field of another type keeps its default, a bad item takes no good one with it."""
-    fields: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        name, given = field.encode_name, value.get(field.encode_name)
-        nested = NESTED.get(name) if kind is not Tokens else None
-        if given is None or depth > DEPTH:
-            continue
-        if nested is not None and isinstance(given, (dict, list)):
-            items = [
-                lenient(item, nested, depth + 1) if isinstance(item, dict) else item
-                for item in (given if isinstance(given, list) else [given])
-            ]
-            fits = (Part, str) if nested is Part else nested
-            items = [item for item in items if isinstance(item, fits)]
-            if nested is Part or name in LISTS:
-                fields[field.name] = items
-            elif isinstance(given, dict):
-                fields[field.name] = items[0]
-        else:
-            try:
-                fields[field.name] = msgspec.convert(given, field.type, strict=False)
-            except (msgspec.ValidationError, ValueError, OverflowError, RecursionError):
-                continue
-    return kind(**fields)
+decoder = Decoder(Record)
 
 
 def parts_of(content: Content) -> Iterator[Part]:
@@ -241,21 +180,6 @@ def says_error(response: Any) -> bool:
     return bool(error) and not (isinstance(error, str) and error.startswith("[Operation Cancelled]"))
 
 
-def readable(value: Any, depth: int = 0) -> str:
-    """A JSON value as people read it: names and values by line, strings with their own line breaks."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, (dict, list)):
-        return "" if value is None else msgspec.json.encode(value).decode()
-    if depth > DEPTH:
-        return "…"
-    if isinstance(value, list):
-        return "\n".join(f"- {readable(item, depth + 1)}" for item in value)
-    if depth == 0 and len(value) == 1:
-        return readable(next(iter(value.values())), 1)
-    return "\n".join(f"{name}: {readable(item, depth + 1)}" for name, item in value.items())
-
-
 def strings(value: Any, depth: int = 0) -> Iterator[str]:
     """Every string in a JSON value."""
     if isinstance(value, str):
@@ -263,8 +187,3 @@ def strings(value: Any, depth: int = 0) -> Iterator[str]:
     elif depth < DEPTH and isinstance(value, (list, dict)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from strings(item, depth + 1)
-
-
-def count(number: int | None) -> int:
-    """A number of tokens, or 0 where no agent can have meant it."""
-    return number if number is not None and 0 <= number < COUNT_LIMIT else 0

@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
-AGENT = "gemini"
+from prosa.ingest.tally import Span, Tally
 
 
 class Said(msgspec.Struct, array_like=True):
@@ -59,12 +59,10 @@ class State(msgspec.Struct):
     """A path in the session whose sha256 is the project's."""
     workspace: str | None = None
     directory: str | None = None
-    started_at: int | None = None
-    last_activity_at: int | None = None
+    stated: Span = msgspec.field(default_factory=Span)
+    """Times in headers."""
     has_usage: bool = False
-    unknown: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
-    malformed: int = 0
-    malformed_bytes: int = 0
+    tally: Tally = msgspec.field(default_factory=Tally)
 
 
 def digest(text: str) -> int:

@@ -10,8 +10,10 @@ import hashlib
 from collections import Counter
 
 from prosa.events.facts import PROVEN, Kind, Role, fact_key
-from prosa.ingest.grok_build.records import AGENT, Call, Row, blocks_text, input_text, unwrapped
+from prosa.ingest.grok_build import AGENT
+from prosa.ingest.grok_build.records import Call, Row, blocks_text, unwrapped
 from prosa.ingest.grok_build.telling import Place, Telling
+from prosa.ingest.readable import readable_input
 
 SHORT = 4_000
 """Injected text up to this many characters is shown; longer is system material."""
@@ -54,7 +56,7 @@ class Chat:
             case "backend_tool_call":
                 self._backend(place, row)
             case _ if kind not in SILENT:
-                self.telling.strange(f"chat/{kind}", line)
+                self.telling.tally.strange(f"chat/{kind}", len(line))
 
     def _key(self, kind: str, text: str) -> int:
         """Of equal rows each has its number."""
@@ -95,17 +97,19 @@ class Chat:
         function = call.function
         name = call.name or (function.name if function is not None else None) or "unknown"
         arguments = call.arguments if bytes(call.arguments) else function.arguments if function is not None else None
-        text = input_text(arguments) if arguments is not None else ""
+        text = readable_input(arguments) if arguments is not None else ""
         key = self._key("tool_call", call.id or f"{name}\0{text}")
         if call.id:
             self._tools[call.id] = name
-        self.telling.say(place, key, "tool_call", "assistant", text, tool=name, call_id=call.id)
+        self.telling.say(place, key, "tool_call", "assistant", text, tool=name, tool_call_id=call.id)
 
     def _result(self, place: Place, row: Row) -> None:
         call, text = row.tool_call_id, blocks_text(row.content)
         key = self._key("tool_result", call or text)
         name = self._tools.get(call) if call else None
-        self.telling.say(place, key, "tool_result", "tool", text, tool=name, call_id=call, is_error=bool(row.is_error))
+        self.telling.say(
+            place, key, "tool_result", "tool", text, tool=name, tool_call_id=call, is_error=bool(row.is_error)
+        )
 
     def _backend(self, place: Place, row: Row) -> None:
         """A call that ran at the vendor. It has no result of its own."""
@@ -115,7 +119,7 @@ class Chat:
             return
         if self.telling.spoken and (self.parent is not None or call.id in self.called or name in self.called):
             return
-        text = input_text(call.action)
+        text = readable_input(call.action)
         key = self._key("backend", call.id or f"{name}\0{text}")
         failed = call.status == "failed"
-        self.telling.say(place, key, "tool_call", "assistant", text, tool=name, call_id=call.id, is_error=failed)
+        self.telling.say(place, key, "tool_call", "assistant", text, tool=name, tool_call_id=call.id, is_error=failed)

@@ -11,13 +11,22 @@ from typing import Any
 from prosa.events.facts import Facts, Header
 from prosa.ingest.clock import parse_iso
 from prosa.ingest.grok_build.chat import Chat
-from prosa.ingest.grok_build.records import SECTION, Section, document, records, rows, sections, text_of
+from prosa.ingest.grok_build.records import (
+    CHAT,
+    SECTION,
+    SUMMARY,
+    UPDATES,
+    Section,
+    document,
+    records,
+    rows,
+    sections,
+    text_of,
+)
 from prosa.ingest.grok_build.telling import Telling
 from prosa.ingest.grok_build.updates import Updates
 from prosa.ingest.importer import Identity
 from prosa.ingest.json_lines import Lines
-
-SUMMARY, UPDATES, CHAT = "summary.json", "updates.jsonl", "chat_history.jsonl"
 
 
 class Fold:
@@ -66,7 +75,7 @@ class Fold:
             for row in rows_:
                 self._chat.row(row, line)
         if lost:
-            self._telling.damaged(line)
+            self._telling.tally.damaged(len(line))
 
     def _begin(self, section: Section) -> None:
         self._updates.flush()
@@ -119,10 +128,10 @@ class Fold:
             parent=parent,
             forked_from=before or telling.origin,
             models=tuple(models) or ((current,) if current else ()),
-            started_at=started if started is not None else telling.first,
-            last_activity_at=last if last is not None else telling.last or self._time("updated_at"),
+            started_at=started if started is not None else telling.times.first,
+            last_activity_at=last if last is not None else telling.times.last or self._time("updated_at"),
             has_usage=telling.has_usage,
-            unknown=dict(telling.unknown),
-            malformed=telling.malformed,
-            malformed_bytes=telling.malformed_bytes,
+            unknown=dict(telling.tally.unknown),
+            malformed=telling.tally.malformed,
+            malformed_bytes=telling.tally.malformed_bytes,
         )

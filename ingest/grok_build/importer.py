@@ -7,22 +7,23 @@ read: lock files, terminal logs, prompts of the client. Format facts: docs/forma
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from stat import S_ISREG
 from urllib.parse import unquote
 
 import msgspec
 
-from prosa.ingest.grok_build.fold import CHAT, SUMMARY, UPDATES, Fold
-from prosa.ingest.grok_build.records import AGENT, Section, document, records, text_of
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.chunks import CHUNK, file_chunks, line_chunks
+from prosa.ingest.folders import Folders, below_home
+from prosa.ingest.grok_build import AGENT
+from prosa.ingest.grok_build.records import CHAT, SUMMARY, UPDATES, Section, document, records, text_of
+from prosa.ingest.importer import Aside, FileStat, Fold, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.json_lines import REFUSED
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "grok-build/1"
 HOMES: tuple[str, ...] = ("~/.grok",)
@@ -30,7 +31,6 @@ ASIDE_FILES: tuple[str, ...] = ()
 
 SESSION = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
 ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
-CHUNK = 1 << 20
 SMALL = 4 << 20
 """A summary or meta.json above this size is none."""
 TURNS = re.compile(rb'"sessionUpdate"\s*:\s*"(?:user_message_chunk|agent_message_chunk|agent_thought_chunk|tool_call)')
@@ -41,82 +41,33 @@ SHORT = 64 << 10
 def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     """`$GROK_HOME`, else `~/.grok`; may not exist."""
     named = env.get("GROK_HOME", "").strip()
-    if named.startswith("~/"):
-        return [user_home / named[2:]]
-    return [Path(named) if named else user_home / ".grok"]
+    return [below_home(named, user_home) if named else user_home / ".grok"]
 
 
 def sources(home: Path, report: Report) -> Iterator[Source]:
     """One for each session folder that has a transcript. All folders are listed before the first is handed out."""
-    seen: set[tuple[int, int]] = set()
-    found: list[tuple[str, str, list[FileStat]]] = []
+    folders = Folders(AGENT, report)
+    found: list[tuple[str, str, tuple[FileStat, ...]]] = []
     metas: dict[str, list[FileStat]] = defaultdict(list)
-    for group in _entries(_sessions(home), report):
-        if not _enter(group, seen, report):
-            continue
-        cwd = _stat(f"{group.path}/.cwd", report)
-        for entry in _entries(group.path, report):
-            if not (SESSION.match(entry.name) and _enter(entry, seen, report)):
+    for group in folders.inside(_sessions(home)):
+        cwd = folders.files([f"{group.path}/.cwd"])
+        for entry in folders.entries(group):
+            if not (SESSION.match(entry.name) and folders.enter(entry)):
                 continue
-            files = [file for name in (UPDATES, CHAT) for file in _stat(f"{entry.path}/{name}", report)]
+            files = folders.files(f"{entry.path}/{name}" for name in (UPDATES, CHAT))
             if any(file.size for file in files):
-                found.append((entry.path, entry.name, [*files, *_stat(f"{entry.path}/{SUMMARY}", report), *cwd]))
-            for child in _entries(f"{entry.path}/subagents", report):
+                found.append((entry.path, entry.name, (*files, *folders.files([f"{entry.path}/{SUMMARY}"]), *cwd)))
+            for child in folders.entries(f"{entry.path}/subagents"):
                 if SESSION.match(child.name):
-                    metas[child.name] += _stat(f"{child.path}/meta.json", report)
+                    metas[child.name] += folders.files([f"{child.path}/meta.json"])
     for path, name, files in found:
-        yield Source(AGENT, path, tuple(files + sorted(metas.get(name, ()), key=lambda file: file.path)), name)
+        yield Source(AGENT, path, (*files, *sorted(metas.get(name, ()), key=lambda file: file.path)), name)
 
 
 def _sessions(home: Path) -> str:
     home = home.absolute()
     below = home / "sessions"
     return str(below if home.name != "sessions" or below.is_dir() else home)
-
-
-def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
-    """A folder's entries by name, links last: what a link and a folder both reach is known by the folder."""
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except (OSError, ValueError) as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {_why(bad)}"))
-        return []
-
-
-def _enter(entry: os.DirEntry[str], seen: set[tuple[int, int]], report: Report) -> bool:
-    """Whether it is a folder that was not yet visited by another way."""
-    try:
-        if not entry.is_dir():
-            if entry.is_symlink():
-                entry.stat()
-            return False
-        found = entry.stat()
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be entered: {_why(bad)}"))
-        return False
-    place = (found.st_dev, found.st_ino)
-    if place in seen:
-        return False
-    seen.add(place)
-    return True
-
-
-def _stat(path: str, report: Report) -> list[FileStat]:
-    """The stat of a regular file; nothing if it is not there."""
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, path, f"cannot be read: {_why(bad)}"))
-        return []
-    if not S_ISREG(found.st_mode):
-        report(Trouble(AGENT, path, "not a file"))
-        return []
-    return [FileStat(path, found.st_size, found.st_mtime_ns, found.st_ino)]
 
 
 def _why(bad: Exception) -> str:
@@ -217,7 +168,7 @@ def _first_lines(path: str) -> list[bytes]:
 def _has_turns(updates: str) -> bool:
     """Whether the log holds any turn; mostly the first line says so."""
     tail = b""
-    for data in _pieces(updates):
+    for data in file_chunks(updates):
         if TURNS.search(tail + data):
             return True
         tail = data[-64:]
@@ -226,7 +177,7 @@ def _has_turns(updates: str) -> bool:
 
 def _speaks(identity: Identity, pieces: Iterable[bytes]) -> bool:
     """Whether there is a prompt, an answer, a call or a token in it: a chat that was only opened is no session."""
-    folding = Fold(identity)
+    folding = fold(identity)
     for data in pieces:
         folding.feed(data)
         facts = folding.take()
@@ -269,7 +220,7 @@ def _said(lines: Iterable[bytes]) -> Iterator[bytes]:
     for line in lines:
         try:
             bare = decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except REFUSED:
             continue
         yield bytes((bare.params or bare).update)
 
@@ -277,13 +228,11 @@ def _said(lines: Iterable[bytes]) -> Iterator[bytes]:
 def _chunks(heads: list[Section], logs: list[tuple[str, Section]]) -> Iterator[bytes]:
     """The small files as text on a line each; each log as it is, below a line that names it."""
     for section in heads:
-        line = _line(section)
-        for place in range(0, len(line), CHUNK):
-            yield line[place : place + CHUNK]
+        yield from line_chunks([_line(section)])
     for path, section in logs:
         yield _line(section)
         last = b"\n"
-        for data in _pieces(path):
+        for data in file_chunks(path):
             yield data
             last = data[-1:]
         if last != b"\n":
@@ -294,15 +243,10 @@ def _line(section: Section) -> bytes:
     return msgspec.json.encode(section) + b"\n"
 
 
-def _pieces(path: str) -> Iterator[bytes]:
-    with Path(path).open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            yield data
-
-
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    """A new fold; this agent's have no saved state."""
-    return Fold(identity, state)
+    from prosa.ingest.grok_build import fold  # a sync with nothing new folds nothing
+
+    return fold.Fold(identity, state)
 
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:

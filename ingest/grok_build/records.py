@@ -6,17 +6,18 @@ of a tool stay raw until they are shown. Format facts and where each was read: d
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from prosa.ingest.json_lines import values
-from prosa.ingest.tolerant import REFUSED, Tolerant
+from prosa.ingest import json_lines
+from prosa.ingest.decoding import Decoder
+from prosa.ingest.json_lines import REFUSED
+from prosa.ingest.readable import readable, value_of
 
-AGENT = "grok-build"
+SUMMARY, UPDATES, CHAT = "summary.json", "updates.jsonl", "chat_history.jsonl"
 IMAGE = "[image]"
 NOTHING = Raw(b"")
 QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
@@ -151,21 +152,14 @@ class Section(Struct, omit_defaults=True):
 
 
 SECTION = b'{"prosa.file":'
-records = Tolerant(Record)
-rows = Tolerant(Row)
-sections = Tolerant(Section)
+records = Decoder(Record)
+rows = Decoder(Row)
+sections = Decoder(Section)
 
 
 def document(data: bytes) -> dict[str, Any] | None:
     """The object in a small JSON file, or None if it is none."""
-    try:
-        value = msgspec.json.decode(data)
-    except REFUSED:
-        try:
-            found, lost = values(b" ".join(data.splitlines()))
-        except RecursionError:
-            return None
-        value = found[0] if found and not lost else None
+    value = json_lines.document(data)
     return value if isinstance(value, dict) else None
 
 
@@ -207,26 +201,6 @@ def unwrapped(text: str) -> str | None:
     return found[1] if found else None
 
 
-def value_of(raw: Raw) -> Any:
-    """The value in a raw field; None for absent and broken."""
-    data = bytes(raw)
-    if not data:
-        return None
-    try:
-        return msgspec.json.decode(data)
-    except REFUSED:
-        return None
-
-
-def input_text(raw: Raw) -> str:
-    """A tool's input as people read it; in the chat it is JSON inside a string."""
-    value = value_of(raw)
-    if isinstance(value, str) and value.startswith("{"):
-        inner = value_of(Raw(value.encode()))
-        value = value if inner is None else inner
-    return readable(value)
-
-
 def output_text(raw: Raw) -> str:
     """The text in a tool's raw output: a variant's own text, else the whole as lines."""
     value = value_of(raw)
@@ -249,11 +223,6 @@ def _shown(value: Any, depth: int = 0) -> str:
     return ""
 
 
-def count(number: int | float | None) -> int:
-    """A count as it can be: no agent ever spent 2^53 tokens, nor less than none."""
-    return int(number) if number is not None and 0 <= number < 1 << 53 else 0
-
-
 def exit_code(raw: Raw) -> int:
     """`exit_code` of a raw output; 0 where there is none."""
     if b'"exit_code"' not in bytes(raw):
@@ -267,18 +236,3 @@ def exit_code(raw: Raw) -> int:
 
 class _Exit(Struct):
     exit_code: Any = None
-
-
-def readable(value: Any, depth: int = 0) -> str:
-    """Names and values by line, strings with their own line breaks."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, (dict, list)):
-        return "" if value is None else json.dumps(value)
-    if depth > 50:
-        return "…"
-    if isinstance(value, list):
-        return "\n".join(f"- {readable(item, depth + 1)}" for item in value)
-    if depth == 0 and len(value) == 1:
-        return readable(next(iter(value.values())), 1)
-    return "\n".join(f"{name}: {readable(item, depth + 1)}" for name, item in value.items())

@@ -11,8 +11,8 @@ from collections import deque
 
 from prosa.events.facts import PROVEN, Compaction, Kind, Usage, fact_key
 from prosa.ingest.clock import from_number, parse_iso
+from prosa.ingest.grok_build import AGENT
 from prosa.ingest.grok_build.records import (
-    AGENT,
     Content,
     Params,
     Record,
@@ -20,13 +20,13 @@ from prosa.ingest.grok_build.records import (
     Tokens,
     Update,
     blocks_text,
-    count,
     exit_code,
-    input_text,
     output_text,
     unwrapped,
 )
 from prosa.ingest.grok_build.telling import Place, Telling
+from prosa.ingest.readable import readable_input
+from prosa.ingest.tally import count
 
 ENDED = ("completed", "failed")
 WAKE = "subagent-completed-"
@@ -108,7 +108,7 @@ class Updates:
         params: Params = record.params or record
         update = params.update
         if update is None or not update.kind:
-            self.telling.strange("updates", line)
+            self.telling.tally.strange("updates", len(line))
             return
         self._line += 1
         if params.meta is not None and params.meta.event_id:
@@ -143,7 +143,7 @@ class Updates:
             case "rewind_marker":
                 self._prompt = self._answer = None
             case kind if kind not in SIDE_KINDS:
-                self.telling.strange(kind, line)
+                self.telling.tally.strange(kind, len(line))
 
     @property
     def called(self) -> set[str]:
@@ -270,12 +270,18 @@ class Updates:
         elif call.name is None:
             call.name, news = update.title or "unknown", True
         if not call.text:
-            call.text = input_text(update.raw_input)
+            call.text = readable_input(update.raw_input)
             news = news or bool(call.text)
         if news:
             self.flush()
             self.telling.say(
-                call.place, call.key, "tool_call", "assistant", call.text, tool=call.name, call_id=update.tool_call_id
+                call.place,
+                call.key,
+                "tool_call",
+                "assistant",
+                call.text,
+                tool=call.name,
+                tool_call_id=update.tool_call_id,
             )
         if update.status not in ENDED:
             return
@@ -294,7 +300,7 @@ class Updates:
             "tool",
             call.output,
             tool=call.name,
-            call_id=update.tool_call_id,
+            tool_call_id=update.tool_call_id,
             is_error=failed,
         )
 

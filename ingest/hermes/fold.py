@@ -6,19 +6,21 @@ write them into another one, and only the first of each is a fact of its own (he
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
-from prosa.events.facts import PROVEN, Compaction, Facts, Header, Kind, Mark, Role, Turn, Usage, bounded, fact_key
+from prosa.events.facts import PROVEN, Compaction, Facts, Header, Kind, Mark, Role, Usage, fact_key
+from prosa.ingest.hermes import AGENT
 from prosa.ingest.hermes.copies import Heritage, Lineage, Origin, Placed, place
 from prosa.ingest.hermes.prompts import GOAL, INTERRUPTED, Prompt, prompt_of
 from prosa.ingest.hermes.rows import Call, Message, Piece, Row, decoded, message_of, pieces_of, row_of, time_of
 from prosa.ingest.hermes.usage import usage_of
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import plain, values
+from prosa.ingest.json_lines import REFUSED, plain, values
+from prosa.ingest.tally import Span, Tally
+from prosa.ingest.turn import About, turn_of
 
-AGENT = "hermes"
 Record = dict[str, Any]
 SPOKEN = ("user", "assistant", "tool", "system")
 META = "session_meta"
@@ -35,32 +37,11 @@ class Line(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(Line).decode
 
 
-class Fold:
-    """See `importer.Fold`. A session is read whole: what a compaction copied is known only behind it."""
-
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
-        self._raw: list[bytes] = []
-        self._session = Session(identity)
-
-    def feed(self, data: bytes) -> None:
-        self._raw.append(data)
-
-    def take(self) -> Facts:
-        facts, self._session.facts = self._session.facts, Facts()
-        return facts
-
-    def header(self) -> Header:
-        return self._session.header()
-
-    def end(self) -> None:
-        data = b"".join(self._raw)
-        self._raw = [data]
-        self._session = Session(self.identity)
-        self._session.read(data)
-
-    def state(self) -> None:
-        return None
+def read(identity: Identity, data: bytes) -> tuple[Facts, Header]:
+    """A session is read whole: what a compaction copied is known only behind it."""
+    session = Session(identity)
+    session.read(data)
+    return session.facts, session.header()
 
 
 class Session:
@@ -75,10 +56,9 @@ class Session:
         """First line of a .jsonl, or a snapshot without its messages."""
         self.messages: list[Message] = []
         self.copies: list[list[Any]] = []
-        self.malformed = self.malformed_bytes = 0
-        self.unknown: dict[str, tuple[int, int]] = {}
-        self.own_first: int | None = None
-        self.own_last: int | None = None
+        self.tally = Tally()
+        self.own = Span()
+        """Times of what was not copied."""
         self.has_usage = self.is_goal = self.is_heir = False
         self.tools: dict[str, tuple[str | None, bool]] = {}
         """Name of each call, and whether it still waits for its result."""
@@ -116,7 +96,7 @@ class Session:
     def _line(self, line: bytes) -> None:
         try:
             told = _decode(line)
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except REFUSED:
             pass
         else:
             self._message(told.row, told.copies)
@@ -138,19 +118,17 @@ class Session:
                 self._message(row_of(record), None)
                 self.meta = self.meta or (record if record["role"] == META else {})
             else:
-                count, size = self.unknown.get("line", (0, 0))
-                self.unknown["line"] = (count + 1, size + len(line))
+                self.tally.strange("line", len(line))
 
     def _records(self, line: bytes) -> list[Record]:
         try:
             value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except REFUSED:
             found, lost = values(line)
         else:
             found, lost = ([value], False) if isinstance(value, dict) else ([], True)
         if lost:
-            self.malformed += 1
-            self.malformed_bytes += len(line)
+            self.tally.damaged(len(line))
         return found
 
     def _snapshot(self, document: Record) -> None:
@@ -165,8 +143,7 @@ class Session:
             return
         message = message_of(row, str(len(self.messages) + 1))
         if message.role not in SPOKEN:
-            count, size = self.unknown.get(f"role {message.role}"[:80], (0, 0))
-            self.unknown[f"role {message.role}"[:80]] = (count + 1, size + len(message.text))
+            self.tally.strange(f"role {message.role}", len(message.text))
             return
         self.messages.append(message)
         self.copies.append(copies if isinstance(copies, list) else [])
@@ -181,7 +158,7 @@ class Session:
                 try:
                     index, session, identity, nth = copy
                     known[len(pieces) + int(index)] = Origin(str(session), str(identity), int(nth))
-                except (TypeError, ValueError):
+                except (TypeError, ValueError, OverflowError):
                     continue
             pieces += pieces_of(message)
         heritage = self._heritage(pieces)
@@ -216,9 +193,8 @@ class Session:
 
     def _piece(self, one: Placed) -> None:
         piece, message = one.piece, one.piece.message
-        if one.copied != PROVEN and message.at is not None:
-            self.own_first = min(self.own_first or message.at, message.at)
-            self.own_last = max(self.own_last or message.at, message.at)
+        if one.copied != PROVEN:
+            self.own.add(message.at)
         before = len(self.facts.turns)
         if piece.is_summary:
             self._summary(one)
@@ -254,7 +230,9 @@ class Session:
         for place_, call in enumerate(message.calls):
             if call.id:
                 self.tools[call.id] = (call.name, True)
-            self._turn(one, "tool_call", "assistant", _arguments(call), str(place_), tool=call.name, call_id=call.id)
+            self._turn(
+                one, "tool_call", "assistant", _arguments(call), str(place_), tool=call.name, tool_call_id=call.id
+            )
 
     def _result(self, one: Placed) -> None:
         message = one.piece.message
@@ -267,7 +245,7 @@ class Session:
             "tool",
             message.text,
             tool=message.tool or name,
-            call_id=message.call_id,
+            tool_call_id=message.call_id,
             is_error=waits and _failed(message.text),
             counted=waits,
         )
@@ -292,21 +270,22 @@ class Session:
         if native:
             # a session is rotated once; which one goes on may be known later
             key = fact_key(AGENT, "compaction", self.identity.key, ">")
-            self.facts.compactions.append(Compaction(key=key, id=f"{self.identity.id}>{native}", at=self.own_last))
+            self.facts.compactions.append(Compaction(key=key, id=f"{self.identity.id}>{native}", at=self.own.last))
 
     def _usage(self) -> None:
         table = self.envelope.get("usage")
         rows = [row for row in table if isinstance(row, dict)] if isinstance(table, list) else []
         spent, self.has_usage = usage_of(self._row(), rows)
+        own = self.own
         for one in spent:
-            at = one.at if one.at is not None else self.own_last
-            if at is not None and self.own_last is not None and self.own_first is not None:
-                at = max(self.own_first, min(at, self.own_last))
+            at = one.at if one.at is not None else own.last
+            if at is not None and own.last is not None and own.first is not None:
+                at = max(own.first, min(at, own.last))
             fresh, output, read, write, reasoning = one.tokens
             self.facts.usage.append(
                 Usage(
                     key=fact_key(AGENT, "usage", self.identity.key, one.name),
-                    at=at if self.own_last is not None else None,
+                    at=at if own.last is not None else None,
                     model=plain(one.model) if one.model else None,
                     input=fresh or 0,
                     output=output or 0,
@@ -321,7 +300,7 @@ class Session:
         kind, source, _ = self._relation()
         started = time_of(row.get("started_at")) or time_of(meta.get("session_start")) or time_of(meta.get("timestamp"))
         last = None
-        if self.own_last is None:
+        if self.own.last is None:
             last = time_of(row.get("ended_at")) or time_of(meta.get("last_updated")) or started
         model = _text(row.get("model")) or _text(meta.get("model"))
         return Header(
@@ -336,43 +315,17 @@ class Session:
             started_at=started,
             last_activity_at=last,
             has_usage=self.has_usage,
-            unknown=self.unknown,
-            malformed=self.malformed,
-            malformed_bytes=self.malformed_bytes,
+            unknown=self.tally.unknown,
+            malformed=self.tally.malformed,
+            malformed_bytes=self.tally.malformed_bytes,
         )
 
     # facts
 
-    def _turn(
-        self,
-        one: Placed,
-        kind: Kind,
-        role: Role,
-        text: str,
-        part: str = "",
-        *,
-        tool: str | None = None,
-        call_id: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
-    ) -> None:
-        text, size = bounded(plain(text))
-        self.facts.turns.append(
-            Turn(
-                key=self._key(kind, one.origin, part),
-                kind=kind,
-                role=role,
-                at=one.piece.message.at,
-                text=text,
-                size=size,
-                tool=plain(tool) if tool else None,
-                tool_call_id=plain(call_id) if call_id else None,
-                is_error=is_error,
-                counted=counted,
-                copied=one.copied,
-                copied_from=self._source(one),
-            )
-        )
+    def _turn(self, one: Placed, kind: Kind, role: Role, text: str, part: str = "", **about: Unpack[About]) -> None:
+        key = self._key(kind, one.origin, part)
+        turn = turn_of(key, kind, role, plain(text), one.piece.message.at, one.copied, self._source(one), **about)
+        self.facts.turns.append(turn)
 
     def _key(self, kind: str, origin: Origin, part: str = "") -> int:
         session = self.keys.get(origin.session)

@@ -7,32 +7,35 @@ file is a source. The default profile has no name in its sessions' keys. Format 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from prosa.ingest import foreign_db
+from prosa.ingest.chunks import file_chunks
+from prosa.ingest.document import DocumentFold
+from prosa.ingest.folders import Folders, below_home
 from prosa.ingest.foreign_db import BrokenError, BusyError
-from prosa.ingest.hermes.fold import AGENT, Fold, Session
-from prosa.ingest.hermes.store import Held, Store, held
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.hermes import AGENT
+from prosa.ingest.importer import Aside, FileStat, Fold, Identity, Raw, Report, Source, Trouble
 from prosa.ingest.spool import Database, spooled
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+if TYPE_CHECKING:
+    from prosa.ingest.hermes.store import Held
+
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "hermes/1"
-HOMES = ("~/.hermes",)
+HOMES: tuple[str, ...] = ("~/.hermes",)
 ASIDE_FILES: tuple[str, ...] = ()
 
 TRANSCRIPT = re.compile(r"(?!request_dump_)(?P<id>.+)\.jsonl\Z", re.DOTALL)
 SNAPSHOT = re.compile(r"session_(?P<id>.+)\.json\Z", re.DOTALL)
 PROFILES = "profiles"
-CHUNK = 1 << 20
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -49,24 +52,21 @@ def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     named = env.get("HERMES_HOME", "").strip()
     if not named:
         return [user_home / ".hermes"]
-    path = user_home / named[2:] if named.startswith("~/") else Path(named)
+    path = below_home(named, user_home)
     return [path.parent.parent if path.parent.name == PROFILES else path]
 
 
 def sources(home: Path, report: Report) -> Iterator[Source]:
     home = home.absolute()
-    yield from _profile(str(home), home.name if home.parent.name == PROFILES else None, report)
-    seen: set[tuple[int, int]] = set()
-    for entry in _entries(str(home / PROFILES), report):
-        found = _stat(entry, report)
-        if found is not None and S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) not in seen:
-            seen.add((found.st_dev, found.st_ino))
-            yield from _profile(entry.path, entry.name, report)
+    folders = Folders(AGENT, report)
+    yield from _profile(folders, str(home), home.name if home.parent.name == PROFILES else None, report)
+    for entry in folders.inside(home / PROFILES):
+        yield from _profile(folders, entry.path, entry.name, report)
 
 
-def _profile(folder: str, scope: str | None, report: Report) -> Iterator[Source]:
+def _profile(folders: Folders, folder: str, scope: str | None, report: Report) -> Iterator[Source]:
     path = Path(folder, "state.db")
-    files = _transcripts(folder, report)
+    files = _transcripts(folders, folder)
     try:
         database = foreign_db.database_files(path) if path.is_file() else ()
     except OSError as bad:
@@ -80,42 +80,23 @@ def _profile(folder: str, scope: str | None, report: Report) -> Iterator[Source]
         yield Source(AGENT, one.stats[0].path, tuple(one.stats), one.id, scope)
 
 
-def _transcripts(folder: str, report: Report) -> list[Files]:
+def _transcripts(folders: Folders, folder: str) -> list[Files]:
     found: dict[str, Files] = {}
-    for entry in _entries(f"{folder}/sessions", report):
+    for entry in folders.entries(f"{folder}/sessions"):
         named = TRANSCRIPT.match(entry.name) or SNAPSHOT.match(entry.name)
-        if named is None:
-            continue
-        stat = _stat(entry, report)
-        if stat is None or not S_ISREG(stat.st_mode):
+        file = folders.file(entry) if named is not None else None
+        if named is None or file is None:
             continue
         one = found.setdefault(named["id"], Files(named["id"], []))
         place = 0 if entry.name.endswith(".jsonl") else len(one.stats)
-        one.stats.insert(place, FileStat(entry.path, stat.st_size, stat.st_mtime_ns, stat.st_ino))
+        one.stats.insert(place, file)
     return [found[name] for name in sorted(found)]
-
-
-def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
-        return []
-
-
-def _stat(entry: os.DirEntry[str], report: Report) -> os.stat_result | None:
-    try:
-        return entry.stat()
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be followed: {bad.strerror}"))
-        return None
 
 
 def raws(source: Source, report: Report) -> Iterator[Raw]:
     """Sessions of the database, then those that only files hold. A busy database says nothing at all."""
+    from prosa.ingest.hermes.store import held
+
     files = _grouped(source)
     if source.id is not None:
         yield from _file_raw(source, files[source.id], report)
@@ -146,6 +127,8 @@ def _grouped(source: Source) -> dict[str, Files]:
 def _database_raws(
     source: Source, path: Path, known: list[Held], files: Mapping[str, Files], report: Report
 ) -> Iterator[Raw]:
+    from prosa.ingest.hermes.store import Store
+
     store = Store()
     counts = {one.id: one.messages for one in known}
     spent = {one.id for one in known if one.has_usage}
@@ -188,6 +171,8 @@ class Transcript(NamedTuple):
 
 def _richest(files: Files, report: Report) -> Transcript | None:
     """The file with the most messages; None if there is none in any."""
+    from prosa.ingest.hermes.fold import Session
+
     found = []
     for stat in files.stats:
         try:
@@ -197,7 +182,7 @@ def _richest(files: Files, report: Report) -> Transcript | None:
             continue
         session = Session(Identity(AGENT, files.id))
         session.collect(data)
-        one = Transcript(stat.path, data, len(session.messages), session.malformed > 0)
+        one = Transcript(stat.path, data, len(session.messages), session.tally.malformed > 0)
         if not one.spoken and data.strip(b"\0\r\n\t ") and (one.damaged or not session.meta):
             report(Trouble(AGENT, stat.path, "damaged: no message can be read"))
         found.append(one)
@@ -207,6 +192,8 @@ def _richest(files: Files, report: Report) -> Transcript | None:
 
 def _wrapped(transcript: Transcript) -> Iterator[bytes]:
     """A file inside a projection: every line or message as it is."""
+    from prosa.ingest.hermes.fold import Session
+
     document = Session.document(transcript.data)
     if document is None:
         for line in transcript.data.split(b"\n"):
@@ -224,17 +211,13 @@ def _file_raw(source: Source, files: Files, report: Report) -> Iterator[Raw]:
     best = _richest(files, report)
     if best is not None:
         path = best.path
-        yield Raw(Identity(AGENT, files.id, source.scope), lambda: _chunks(path))
-
-
-def _chunks(path: str) -> Iterator[bytes]:
-    with Path(path).open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            yield data
+        yield Raw(Identity(AGENT, files.id, source.scope), lambda: file_chunks(path))
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    return Fold(identity)
+    from prosa.ingest.hermes.fold import read  # a sync with nothing new folds nothing
+
+    return DocumentFold(partial(read, identity))
 
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:

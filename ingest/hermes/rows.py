@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from prosa.ingest.clock import from_number, parse_iso
-from prosa.ingest.json_lines import plain_value
+from prosa.ingest.json_lines import REFUSED, plain_value
 
 STRUCTURED = "\0json:"
 """Begins a content that is a JSON document."""
@@ -210,7 +210,7 @@ def decoded(value: Any) -> Any:
         return value
     try:
         return msgspec.json.decode(value)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except REFUSED:
         pass
     try:  # lone surrogates and NaN, which a strict decoder refuses
         return plain_value(json.loads(value, strict=False))

@@ -1,1 +1,3 @@
 """OpenCode: `importer` is what sync calls; the format is in docs/formats/opencode.md."""
+
+AGENT = "opencode"

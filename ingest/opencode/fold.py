@@ -7,7 +7,7 @@ fork repeats its source's messages with their times and tokens under new ids.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -20,16 +20,14 @@ from prosa.events.facts import (
     Kind,
     Mark,
     Role,
-    Turn,
     Usage,
-    bounded,
     fact_key,
 )
 from prosa.ingest.clock import from_number
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import plain, values
+from prosa.ingest.json_lines import REFUSED, plain, values
+from prosa.ingest.opencode import AGENT
 from prosa.ingest.opencode.records import (
-    AGENT,
     Message,
     Record,
     assistant_of,
@@ -39,6 +37,8 @@ from prosa.ingest.opencode.records import (
     text_of,
     times_of,
 )
+from prosa.ingest.tally import Tally
+from prosa.ingest.turn import About, turn_of
 
 PLACEHOLDER = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z?\Z")
 FORKED = re.compile(r" \(fork #\d+\)\Z")
@@ -64,32 +64,11 @@ class Line(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(Line).decode
 
 
-class Fold:
-    """See `importer.Fold`. A session is read whole: messages are ordered by their times, not by their place."""
-
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
-        self._raw: list[bytes] = []
-        self._session = Session(identity)
-
-    def feed(self, data: bytes) -> None:
-        self._raw.append(data)
-
-    def take(self) -> Facts:
-        facts, self._session.facts = self._session.facts, Facts()
-        return facts
-
-    def header(self) -> Header:
-        return self._session.header()
-
-    def end(self) -> None:
-        data = b"".join(self._raw)
-        self._raw = [data]
-        self._session = Session(self.identity)
-        self._session.read(data)
-
-    def state(self) -> None:
-        return None
+def read(identity: Identity, data: bytes) -> tuple[Facts, Header]:
+    """A session is read whole: messages are ordered by their times, not by their place."""
+    session = Session(identity)
+    session.read(data)
+    return session.facts, session.header()
 
 
 class Session:
@@ -102,8 +81,7 @@ class Session:
         self.data: Record = {}
         self.fork: str | None = None
         self.messages: list[Message] = []
-        self.unknown: dict[str, tuple[int, int]] = {}
-        self.malformed = self.malformed_bytes = 0
+        self.tally = Tally()
         self.has_usage = False
         self.trigger: str | None = None
 
@@ -126,7 +104,7 @@ class Session:
             return
         try:
             told = _decode(line)
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except REFUSED:
             found, _ = values(line)
             told = _told(found[0] if found else {})
         if told.part is not None:
@@ -137,26 +115,22 @@ class Session:
             self.row, self.data = told.session, decoded(told.session.get("data")) or {}
             self.fork = text_of(told.fork.get("source")) or None if isinstance(told.fork, dict) else None
         else:
-            self._damaged(len(line))
+            self.tally.damaged(len(line))
 
     def _begin(self, row: Record, copy_of: Any, size: int) -> None:
         message = message_of(row, copy_of)
         if message is None:
             # its parts follow it, and must not become another's
-            self._damaged(size)
+            self.tally.damaged(size)
             message = Message(text_of(row.get("id")), {}, from_number(row.get("time_created")))
         self.messages.append(message)
 
     def _part(self, row: Record, size: int) -> None:
         data = decoded(row.get("data"))
         if data is None:
-            self._damaged(size)
+            self.tally.damaged(size)
         elif self.messages:
             self.messages[-1].parts.append((text_of(row.get("id")), data))
-
-    def _damaged(self, size: int) -> None:
-        self.malformed += 1
-        self.malformed_bytes += size
 
     # what a message says
 
@@ -167,8 +141,7 @@ class Session:
         elif message.role == "assistant":
             self._answer(message)
         elif message.data:
-            count, size = self.unknown.get(f"role {message.role}"[:80], (0, 0))
-            self.unknown[f"role {message.role}"[:80]] = (count + 1, size + len(message.id))
+            self.tally.strange(f"role {message.role}", len(message.id))
         completed = message.completed if message.role == "assistant" else None
         if message.created is not None and (completed is not None or len(self.facts.turns) == taken):
             copied, source = message.copied, message.copied_from
@@ -208,7 +181,7 @@ class Session:
 
     def _answer(self, message: Message) -> None:
         data = assistant_of(message.data)
-        model = text_of(data.get("modelID")) or None
+        model = _plain(data.get("modelID"))
         is_summary = message.data.get("summary") is True
         places = {"text": 0, "reasoning": 0, "tool": 0}
         spoken = False
@@ -244,12 +217,10 @@ class Session:
         said = part.get("state")
         state: Record = said if isinstance(said, dict) else {}
         begun, ended = times_of(state)
-        name, call_id = text_of(part.get("tool")) or None, text_of(part.get("callID")) or None
+        name, call_id = _plain(part.get("tool")), _plain(part.get("callID"))
         asked = self._at(message, begun)
         text = _readable(state.get("input"))
-        self._turn(
-            message, "tool_call", "assistant", text, place, asked, model=model, tool=name, call_id=call_id
-        )  # fmt: skip
+        self._turn(message, "tool_call", "assistant", text, place, asked, model=model, tool=name, tool_call_id=call_id)
         status = state.get("status")
         if status not in ("completed", "error"):
             return
@@ -267,7 +238,7 @@ class Session:
             place,
             self._at(message, ended),
             tool=name,
-            call_id=call_id,
+            tool_call_id=call_id,
             is_error=(status == "error" or failed) and not cancelled,
         )
 
@@ -299,7 +270,7 @@ class Session:
             Usage(
                 key=self._key(message, "usage", ""),
                 at=message.created,
-                model=plain(model) if model else None,
+                model=model,
                 input=fresh,
                 output=output,
                 cache_read=read,
@@ -334,9 +305,7 @@ class Session:
         return text_of(self.row.get("title")) or text_of(self.data.get("title"))
 
     def _unknown(self, kind: str, part: Record) -> None:
-        name = f"part {kind}"[:80]
-        count, size = self.unknown.get(name, (0, 0))
-        self.unknown[name] = (count + 1, size + len(msgspec.json.encode(part)))
+        self.tally.strange(f"part {kind}", len(msgspec.json.encode(part)))
 
     def _key(self, message: Message, kind: str, place: str) -> int:
         native = message.copy_of or message.id or f"{self.identity.key}#{message.created}"
@@ -350,31 +319,11 @@ class Session:
         text: str,
         place: int,
         at: int | None,
-        *,
-        model: str | None = None,
-        tool: str | None = None,
-        call_id: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
+        **about: Unpack[About],
     ) -> None:
-        text, size = bounded(plain(text))
-        self.facts.turns.append(
-            Turn(
-                key=self._key(message, kind, str(place)),
-                kind=kind,
-                role=role,
-                at=at,
-                text=text,
-                size=size,
-                tool=plain(tool) if tool else None,
-                tool_call_id=plain(call_id) if call_id else None,
-                is_error=is_error,
-                model=plain(model) if model else None,
-                counted=counted,
-                copied=message.copied,
-                copied_from=message.copied_from,
-            )
-        )
+        key = self._key(message, kind, str(place))
+        turn = turn_of(key, kind, role, plain(text), at, message.copied, message.copied_from, **about)
+        self.facts.turns.append(turn)
 
     def header(self) -> Header:
         row, data = self.row, self.data
@@ -391,9 +340,9 @@ class Session:
             models=(plain(model),) if model else (),
             started_at=self._created(),
             has_usage=self.has_usage,
-            unknown=self.unknown,
-            malformed=self.malformed,
-            malformed_bytes=self.malformed_bytes,
+            unknown=self.tally.unknown,
+            malformed=self.tally.malformed,
+            malformed_bytes=self.tally.malformed_bytes,
         )
 
     def _cwd(self) -> str:
@@ -409,6 +358,10 @@ def _told(record: Record) -> Line:
     """A line that a strict decoder refused, by what is left of it."""
     rows = {name: record[name] for name in ("session", "message", "part") if isinstance(record.get(name), dict)}
     return Line(**rows, copy_of=record.get("copy_of"), fork=record.get("fork"))
+
+
+def _plain(value: Any) -> str | None:
+    return plain(text_of(value)) or None
 
 
 def _readable(value: Any) -> str:

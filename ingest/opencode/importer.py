@@ -12,17 +12,18 @@ from functools import partial
 from pathlib import Path
 
 from prosa.ingest import foreign_db
+from prosa.ingest.document import DocumentFold
+from prosa.ingest.folders import Folders, below_home
 from prosa.ingest.foreign_db import BrokenError, BusyError
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
-from prosa.ingest.opencode.fold import Fold
-from prosa.ingest.opencode.records import AGENT
+from prosa.ingest.importer import Aside, FileStat, Fold, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.opencode import AGENT
 from prosa.ingest.opencode.store import Filed, Rows, filed, filed_at, home_of, lines_of, stats_of
 from prosa.ingest.spool import spooled
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "opencode/1"
-HOMES = ("~/.local/share/opencode",)
+HOMES: tuple[str, ...] = ("~/.local/share/opencode",)
 ASIDE_FILES: tuple[str, ...] = ()
 MAIN = "opencode.db"
 
@@ -32,21 +33,17 @@ def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     data = env.get("OPENCODE_DATA_DIR", "").strip()
     base = env.get("XDG_DATA_HOME", "").strip()
     home = (
-        _path(data, user_home)
+        below_home(data, user_home)
         if data
-        else (_path(base, user_home) if base else user_home / ".local/share") / "opencode"
+        else (below_home(base, user_home) if base else user_home / ".local/share") / "opencode"
     )
     found = [home]
     named = env.get("OPENCODE_DB", "").strip()
     if named and named != ":memory:":
-        beside = (home / _path(named, user_home)).parent
+        beside = (home / below_home(named, user_home)).parent
         if beside != home:
             found.insert(0, beside)
     return found
-
-
-def _path(text: str, user_home: Path) -> Path:
-    return user_home / text[2:] if text.startswith("~/") else Path(text)
 
 
 def sources(home: Path, report: Report) -> Iterator[Source]:
@@ -65,14 +62,7 @@ def sources(home: Path, report: Report) -> Iterator[Source]:
 
 def _databases(folder: str, report: Report) -> list[tuple[FileStat, ...]]:
     """opencode.db first, then those of the channels; a name of the user's own only where there is none of them."""
-    try:
-        with os.scandir(folder) as found:
-            names = sorted(entry.name for entry in found if entry.name.endswith(".db"))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
-        return []
+    names = [entry.name for entry in Folders(AGENT, report).entries(folder) if entry.name.endswith(".db")]
     usual = [name for name in names if name == MAIN or name.startswith("opencode-")]
     databases = []
     for name in sorted(usual or names, key=lambda name: (name != MAIN, name)):
@@ -145,7 +135,9 @@ def _file_raw(session: Filed, known: Callable[[], list[Filed]], report: Report) 
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    return Fold(identity)
+    from prosa.ingest.opencode.fold import read  # a sync with nothing new folds nothing
+
+    return DocumentFold(partial(read, identity))
 
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:

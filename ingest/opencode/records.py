@@ -10,9 +10,8 @@ import msgspec
 
 from prosa.events.facts import NOT_COPIED
 from prosa.ingest.clock import from_number
-from prosa.ingest.json_lines import plain_value
+from prosa.ingest.json_lines import REFUSED, plain_value
 
-AGENT = "opencode"
 Record = dict[str, Any]
 
 
@@ -28,7 +27,7 @@ def decoded(text: Any) -> Record | None:
     text = text.strip("\ufeff\0\r\n\t ")
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except REFUSED:
         try:  # lone surrogates and NaN, which a strict decoder refuses
             value = plain_value(json.loads(text, strict=False))
         except (ValueError, RecursionError):

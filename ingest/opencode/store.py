@@ -7,17 +7,18 @@ is a session of its own whose first messages are copies under new ids; the store
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 import msgspec
 
+from prosa.ingest.folders import Folders, quiet
 from prosa.ingest.importer import FileStat, Report, Trouble
-from prosa.ingest.opencode.records import AGENT, decoded
+from prosa.ingest.opencode import AGENT
+from prosa.ingest.opencode.records import decoded
 from prosa.ingest.spool import Database, columns
 
 Record = dict[str, Any]
@@ -192,11 +193,12 @@ class Filed(NamedTuple):
 def filed(home: str, report: Report) -> list[Filed]:
     """Every session file, of the storage of 2025 and of the one before it."""
     found: dict[str, Filed] = {}
-    folders = _folders(f"{home}/storage/session", report)
-    folders += [f"{project}/storage/session/info" for project in _folders(f"{home}/project", report)]
-    for folder in folders:
-        for name in _files(folder, report):
-            session = filed_at(f"{folder}/{name}")
+    folders = Folders(AGENT, report)
+    places = [entry.path for entry in folders.inside(f"{home}/storage/session")]
+    places += [f"{entry.path}/storage/session/info" for entry in folders.inside(f"{home}/project")]
+    for place in places:
+        for name in _names(folders, place):
+            session = filed_at(f"{place}/{name}")
             found.setdefault(session.id, session)
     return [found[native] for native in sorted(found)]
 
@@ -219,12 +221,21 @@ def home_of(path: str) -> str:
 
 def stats_of(session: Filed, report: Report) -> tuple[FileStat, ...]:
     """The session's file, its folder of messages, and the folder of the last message's parts."""
-    first = _stat(session.path, report)
+    folders = Folders(AGENT, report)
+    first = folders.file(session.path)
     if first is None:
         return ()
-    last = _files(session.messages, report)[-1:]
-    parts = [_stat(f"{session.parts}/{name.removesuffix('.json')}", None) for name in last]
-    return tuple(stat for stat in (first, _stat(session.messages, None), *parts) if stat is not None)
+    last = _names(folders, session.messages)[-1:]
+    beside = (session.messages, *(f"{session.parts}/{name.removesuffix('.json')}" for name in last))
+    return (first, *(stat for path in beside if (stat := _folder_stat(path)) is not None))
+
+
+def _folder_stat(path: str) -> FileStat | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return FileStat(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def lines_of(session: Filed, known: Callable[[], list[Filed]], report: Report) -> Iterator[bytes]:
@@ -232,7 +243,8 @@ def lines_of(session: Filed, known: Callable[[], list[Filed]], report: Report) -
     text = _read(session.path, report)
     if text is None:
         return
-    names = _files(session.messages, report)
+    folders = Folders(AGENT, report)
+    names = _names(folders, session.messages)
     if not names:
         return
     told = _told_file(session, text)
@@ -257,7 +269,7 @@ def lines_of(session: Filed, known: Callable[[], list[Filed]], report: Report) -
         if native in copies.originals:
             line["copy_of"] = copies.originals[native]
         yield _encode(line) + b"\n"
-        for part in _files(f"{session.parts}/{native}", report):
+        for part in _names(folders, f"{session.parts}/{native}"):
             text = _read(f"{session.parts}/{native}/{part}", report)
             if text is not None:
                 yield _encode({"part": {"id": part.removesuffix(".json"), "data": text}}) + b"\n"
@@ -266,8 +278,8 @@ def lines_of(session: Filed, known: Callable[[], list[Filed]], report: Report) -
 def _told_file(session: Filed, text: str) -> Told:
     data = decoded(text) or {}
     messages = []
-    for name in _files(session.messages, _silent):
-        message = decoded(_read(f"{session.messages}/{name}", _silent) or "") or {}
+    for name in _names(Folders(AGENT, quiet), session.messages):
+        message = decoded(_read(f"{session.messages}/{name}", quiet) or "") or {}
         at = _created(message)
         if at is not None:
             messages.append((name.removesuffix(".json"), at))
@@ -287,48 +299,8 @@ def _is_time(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 53
 
 
-def _silent(trouble: Trouble) -> None:
-    pass
-
-
-def _folders(folder: str, report: Report) -> list[str]:
-    """Folders below one, each once, links last."""
-    found, seen = [], set()
-    for entry in _entries(folder, report):
-        try:
-            stat = entry.stat()
-        except OSError as bad:
-            report(Trouble(AGENT, entry.path, f"cannot be followed: {bad.strerror}"))
-            continue
-        if S_ISDIR(stat.st_mode) and (stat.st_dev, stat.st_ino) not in seen:
-            seen.add((stat.st_dev, stat.st_ino))
-            found.append(entry.path)
-    return found
-
-
-def _files(folder: str, report: Report) -> list[str]:
-    return [entry.name for entry in _entries(folder, report) if entry.name.endswith(".json")]
-
-
-def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
-        return []
-
-
-def _stat(path: str, report: Report | None) -> FileStat | None:
-    try:
-        found = Path(path).stat()
-    except OSError as bad:
-        if report is not None:
-            report(Trouble(AGENT, path, f"cannot be read: {bad.strerror}"))
-        return None
-    return FileStat(path, found.st_size, found.st_mtime_ns, found.st_ino)
+def _names(folders: Folders, folder: str) -> list[str]:
+    return [entry.name for entry in folders.entries(folder) if entry.name.endswith(".json")]
 
 
 def _read(path: str, report: Report) -> str | None:

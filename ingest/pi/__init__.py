@@ -1,1 +1,3 @@
 """Pi: `importer` is what sync calls; the format is in docs/formats/pi.md."""
+
+AGENT = "pi"

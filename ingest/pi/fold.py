@@ -7,9 +7,8 @@ an entry of another kind gets its time in a fact once a later message stands beh
 
 from __future__ import annotations
 
-import re
 from hashlib import blake2b
-from typing import TypeVar
+from typing import TypeVar, Unpack
 from zlib import crc32
 
 import msgspec
@@ -25,16 +24,18 @@ from prosa.events.facts import (
     Role,
     Turn,
     Usage,
-    bounded,
     fact_key,
 )
 from prosa.ingest.clock import from_number, parse_iso
+from prosa.ingest.decoding import Records
 from prosa.ingest.importer import Identity
-from prosa.ingest.json_lines import Lines
-from prosa.ingest.pi.records import REFUSED, Entry, Message, Tokens, count, decode, entries, output_of, readable, spoken
+from prosa.ingest.pi import AGENT
+from prosa.ingest.pi.names import id_of_path
+from prosa.ingest.pi.records import Entry, Message, Tokens, decoder, output_of, spoken
+from prosa.ingest.readable import readable
+from prosa.ingest.tally import Tally, count
+from prosa.ingest.turn import About, turn_of
 
-AGENT = "pi"
-NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z_(.+)", re.DOTALL)
 SIDE_TYPES = frozenset({"context_edit", "custom", "label", "model_change", "thinking_level_change", "title"})
 
 F = TypeVar("F", Turn, Usage, Compaction)
@@ -65,9 +66,7 @@ class State(msgspec.Struct):
     seen: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Id of an entry → length and checksum of the different lines that have it."""
     waiting: list[Waiting] = msgspec.field(default_factory=list)
-    unknown: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
-    malformed: int = 0
-    malformed_bytes: int = 0
+    tally: Tally = msgspec.field(default_factory=Tally)
 
 
 class Fold:
@@ -76,49 +75,26 @@ class Fold:
     def __init__(self, identity: Identity, state: bytes | None = None) -> None:
         self.identity = identity
         self.s = msgspec.msgpack.decode(state, type=State) if state is not None else State()
-        self._lines = Lines(self.s.rest)
+        self._records = Records(decoder, self.s.tally, self.s.rest)
         self._facts = Facts([], [], [], [])
         self._native = self._witness = ""
         self._copied = NOT_COPIED
         self._copied_from: str | None = None
 
     def feed(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            if not line:
-                continue
-            try:
-                entry = decode(line)
-            except REFUSED:
-                found, lost = entries(line)
-                if lost:
-                    self.s.malformed += 1
-                    self.s.malformed_bytes += len(line)
-                for number, entry in enumerate(found):
-                    self._entry(entry, line + b"#%d" % number if number else line)
-            else:
-                self._entry(entry, line)
+        for entry, line in self._records.feed(data):
+            self._entry(entry, line)
+
+    def end(self) -> None:
+        for entry, line in self._records.end():
+            self._entry(entry, line)
 
     def take(self) -> Facts:
         facts, self._facts = self._facts, Facts([], [], [], [])
         return facts
 
-    def end(self) -> None:
-        """A last line that lacks only its newline is read; a torn one waits."""
-        rest = self._lines.rest
-        if not rest.rstrip().endswith(b"}"):
-            return
-        try:
-            found = [decode(rest)]
-        except REFUSED:
-            found, lost = entries(rest)
-            if lost:
-                return
-        self._lines = Lines()
-        for entry in found:
-            self._entry(entry, rest)
-
     def state(self) -> bytes:
-        self.s.rest = self._lines.rest
+        self.s.rest = self._records.rest
         return msgspec.msgpack.encode(self.s)
 
     def header(self) -> Header:
@@ -130,9 +106,9 @@ class Fold:
             forked_from=s.forked_from,
             started_at=s.started_at,
             has_usage=s.has_usage,
-            unknown=dict(s.unknown),
-            malformed=s.malformed,
-            malformed_bytes=s.malformed_bytes,
+            unknown=dict(s.tally.unknown),
+            malformed=s.tally.malformed,
+            malformed_bytes=s.tally.malformed_bytes,
         )
 
     def _entry(self, entry: Entry, line: bytes) -> None:
@@ -157,8 +133,7 @@ class Fold:
         elif entry.type == "session_info":
             self.s.title = (entry.name or "").strip() or None
         elif entry.type not in SIDE_TYPES:
-            number, known = self.s.unknown.get(entry.type or "", (0, 0))
-            self.s.unknown[entry.type or ""] = (number + 1, known + len(line))
+            self.s.tally.strange(entry.type, len(line))
 
     def _header(self, entry: Entry) -> None:
         s = self.s
@@ -209,7 +184,7 @@ class Fold:
                     at,
                     empty=True,
                     tool=message.tool_name,
-                    call=message.tool_call_id,
+                    tool_call_id=message.tool_call_id,
                     is_error=bool(message.is_error),
                 )
             case "bashExecution":
@@ -222,9 +197,7 @@ class Fold:
             case "system":
                 pass
             case role:
-                name = f"message/{role or ''}"
-                number, size = self.s.unknown.get(name, (0, 0))
-                self.s.unknown[name] = (number + 1, size)
+                self.s.tally.strange(f"message/{role or ''}", 0)
         if at is not None and before == len(self._facts.turns) + len(self._facts.usage):
             self._facts.marks.append(
                 Mark(first=at, last=at, key=self._key("mark"), copied=self._copied, copied_from=self._copied_from)
@@ -245,7 +218,7 @@ class Fold:
                 text = readable(block.arguments)
                 self._say(
                     "tool_call", "assistant", text, at, place=str(index), empty=True, model=model, tool=block.name,
-                    call=block.id,
+                    tool_call_id=block.id,
                 )  # fmt: skip
         if isinstance(content, str):
             self._say("message", "assistant", content, at, model=model)
@@ -291,7 +264,7 @@ class Fold:
         if not text or text.isspace():
             return None
         kind: Kind = "compaction" if place == "compaction" else "message"
-        return self._turn(kind, "system", text, None, place=place, counted=False)
+        return self._turn(kind, "system", text, None, place, counted=False)
 
     def _beside(
         self,
@@ -337,60 +310,21 @@ class Fold:
         role: Role,
         text: str,
         at: int | None,
-        *,
         place: str = "",
+        *,
         empty: bool = False,
-        model: str | None = None,
-        tool: str | None = None,
-        call: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
+        **about: Unpack[About],
     ) -> bool:
         """A turn, unless it is blank and of a kind that says nothing then."""
         if not empty and (not text or text.isspace()):
             return False
-        turn = self._turn(kind, role, text, at, place, model, tool, call, is_error, counted)
-        self._facts.turns.append(turn)
+        self._facts.turns.append(self._turn(kind, role, text, at, place, **about))
         return True
 
-    def _turn(
-        self,
-        kind: Kind,
-        role: Role,
-        text: str,
-        at: int | None,
-        place: str = "",
-        model: str | None = None,
-        tool: str | None = None,
-        call: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
-    ) -> Turn:
-        text, size = bounded(text)
-        return Turn(
-            key=self._key(kind, place),
-            kind=kind,
-            role=role,
-            at=at,
-            text=text,
-            size=size,
-            tool=tool,
-            tool_call_id=call,
-            is_error=is_error,
-            model=model,
-            counted=counted,
-            copied=self._copied,
-            copied_from=self._copied_from,
-        )
+    def _turn(self, kind: Kind, role: Role, text: str, at: int | None, place: str, **about: Unpack[About]) -> Turn:
+        return turn_of(self._key(kind, place), kind, role, text, at, self._copied, self._copied_from, **about)
 
 
 def time_of(stamp: object) -> int | None:
     """Entries have ISO times, messages milliseconds."""
     return parse_iso(stamp) if isinstance(stamp, str) else from_number(stamp)
-
-
-def id_of_path(path: str) -> str:
-    """Session id in the name of a session file, of any system; a bare id is itself."""
-    stem = re.split(r"[/\\]", path)[-1].removesuffix(".jsonl")
-    named = NAME.fullmatch(stem)
-    return named[1] if named else stem.rpartition("_")[2]

@@ -6,26 +6,30 @@ nothing reliable about the project. Format facts and where they were seen: docs/
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from stat import S_ISREG
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from prosa.ingest.importer import Aside, FileStat, Identity, Raw, Report, Source, Trouble
-from prosa.ingest.pi.fold import AGENT, NAME, Fold, id_of_path
-from prosa.ingest.pi.records import REFUSED, Entry, decode, entries
+from prosa.ingest.chunks import file_chunks
+from prosa.ingest.folders import Folders, Place
+from prosa.ingest.importer import Aside, Fold, Identity, Raw, Report, Source, Trouble
+from prosa.ingest.json_lines import REFUSED
+from prosa.ingest.pi import AGENT
+from prosa.ingest.pi.names import NAME, id_of_path
 
-__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "Fold", "asides", "fold", "homes", "raws", "resume", "sources"]
+if TYPE_CHECKING:
+    from prosa.ingest.pi.records import Entry
+
+__all__ = ["AGENT", "ASIDE_FILES", "HOMES", "PARSER", "asides", "fold", "homes", "raws", "resume", "sources"]
 
 PARSER = "pi/1"
 HOMES: tuple[str, ...] = ("~/.pi/agent",)
 ASIDE_FILES: tuple[str, ...] = ()
 
-CHUNK = 1 << 20
 HEAD_LINES = 32
 """Lines among which the header must stand: blank ones, damage and a title may come before it."""
 HEAD = 8 << 20
@@ -60,81 +64,35 @@ def _path(text: str, user_home: Path, base: Path) -> Path:
 def sources(home: Path, report: Report) -> Iterator[Source]:
     """Sessions below `sessions`, and in the home itself: misplaced ones of 0.30, and a session folder that is flat."""
     home = home.absolute()
-    seen: set[tuple[int, int]] = set()
-    if not _enter(str(home), seen, report):
+    folders = Folders(AGENT, report)
+    if not folders.enter(home):
         return
-    below = home / "sessions"
-    for entry in _entries(str(home), report):
+    for entry in folders.entries(home):
         if entry.name.endswith(".jsonl"):
-            yield from _source(entry, None, report)
-        elif entry.name.startswith("--") and _is_folder(entry, report):
-            yield from _tree(entry.path, None, seen, report, DEPTH - 1)
-    yield from _tree(str(below), None, seen, report, DEPTH)
+            yield from _source(folders, entry, None)
+        elif entry.name.startswith("--"):
+            yield from _tree(folders, entry, None, DEPTH - 1)
+    yield from _tree(folders, home / "sessions", None, DEPTH)
 
 
-def _tree(folder: str, scope: str | None, seen: set[tuple[int, int]], report: Report, depth: int) -> Iterator[Source]:
-    if not _enter(folder, seen, report):
+def _tree(folders: Folders, folder: Place, scope: str | None, depth: int) -> Iterator[Source]:
+    if not folders.enter(folder):
         return
-    for entry in _entries(folder, report):
+    for entry in folders.entries(folder):
         if entry.name.endswith(".jsonl"):
-            yield from _source(entry, scope, report)
-        elif depth and _is_folder(entry, report):
+            yield from _source(folders, entry, scope)
+        elif depth:
             # a folder named like a session has the files of its sub-agents
             inner = id_of_path(entry.name) if NAME.fullmatch(entry.name) else scope
-            yield from _tree(entry.path, inner, seen, report, depth - 1)
+            yield from _tree(folders, entry, inner, depth - 1)
 
 
-def _entries(folder: str, report: Report) -> list[os.DirEntry[str]]:
-    """A folder's entries by name, links last: what a link and a folder both reach is known by the folder."""
-    try:
-        with os.scandir(folder) as found:
-            return sorted(found, key=lambda entry: (entry.is_symlink(), entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be listed: {bad.strerror}"))
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str], report: Report) -> bool:
-    """A link that leads nowhere is reported; files are simply none of ours."""
-    try:
-        if entry.is_dir():
-            return True
-        if entry.is_symlink():
-            entry.stat()
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be followed: {bad.strerror}"))
-    return False
-
-
-def _enter(folder: str, seen: set[tuple[int, int]], report: Report) -> bool:
-    """Whether the folder is there and was not yet visited by another way."""
-    try:
-        found = Path(folder).stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as bad:
-        report(Trouble(AGENT, folder, f"cannot be entered: {bad.strerror}"))
-        return False
-    place = (found.st_dev, found.st_ino)
-    if place in seen:
-        return False
-    seen.add(place)
-    return True
-
-
-def _source(entry: os.DirEntry[str], scope: str | None, report: Report) -> Iterator[Source]:
+def _source(folders: Folders, entry: Place, scope: str | None) -> Iterator[Source]:
     """One file. Where a session lies in two, the longer one is read last and serves."""
-    try:
-        found = entry.stat()
-    except OSError as bad:
-        report(Trouble(AGENT, entry.path, f"cannot be read: {bad.strerror}"))
-        return
-    if S_ISREG(found.st_mode):
-        named = NAME.fullmatch(entry.name.removesuffix(".jsonl"))
-        files = (FileStat(entry.path, found.st_size, found.st_mtime_ns, found.st_ino),)
-        yield Source(AGENT, entry.path, files, named[1] if named else None, scope, rank=found.st_size)
+    file = folders.file(entry)
+    if file is not None:
+        named = NAME.fullmatch(Path(file.path).name.removesuffix(".jsonl"))
+        yield Source(AGENT, file.path, (file,), named[1] if named else None, scope, rank=file.size)
 
 
 def raws(source: Source, report: Report) -> Iterator[Raw]:
@@ -153,11 +111,13 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
         return
     scope = source.scope if source.scope != header.id else None
     surface = LINEAR if (header.version or 1) < 2 else "main"
-    yield Raw(Identity(AGENT, header.id, scope), partial(_chunks, source.path), surface=surface)
+    yield Raw(Identity(AGENT, header.id, scope), partial(file_chunks, source.path), surface=surface)
 
 
 def _header(path: str) -> tuple[Entry | None, bool]:
     """The header of a file, and whether nothing, or nothing whole, is in the file so far."""
+    from prosa.ingest.pi.records import decoder
+
     blank = True
     with Path(path).open("rb") as file:
         for line in islice(iter(partial(file.readline, HEAD), b""), HEAD_LINES):
@@ -165,24 +125,16 @@ def _header(path: str) -> tuple[Entry | None, bool]:
                 continue
             # one torn line alone is a client at its first writing
             blank = blank and line.startswith(b"{") and not line.endswith(b"\n")
-            try:
-                found = [decode(line)]
-            except REFUSED:
-                found, _ = entries(line)
-            for entry in found:
+            for entry in decoder(line)[0]:
                 if entry.type == "session":
                     return entry, False
     return None, blank
 
 
-def _chunks(path: str) -> Iterator[bytes]:
-    with Path(path).open("rb", buffering=0) as file:
-        while data := file.read(CHUNK):
-            yield data
-
-
 def fold(identity: Identity, state: bytes | None = None) -> Fold:
-    return Fold(identity, state)
+    from prosa.ingest.pi import fold  # a sync with nothing new folds nothing
+
+    return fold.Fold(identity, state)
 
 
 def asides(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:

@@ -665,7 +665,7 @@ def test_folders_fifos_and_loops_in_the_way_do_not_stop_the_rest(tmp_path: Path)
     (brain / "nowhere-at-all").symlink_to("nowhere")
     sessions, troubles = fold_home(tmp_path)
     assert list(sessions) == [CHAT]
-    assert [Path(one.path).name for one in troubles] == ["nowhere-at-all"]
+    assert troubles == []
 
 
 def test_a_variable_moves_the_home_and_a_folder_of_instances_is_one_too(tmp_path: Path) -> None:

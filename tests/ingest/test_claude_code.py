@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from prosa.events.facts import Compaction, Facts, Header, Mark, Turn, Usage
 from prosa.ingest.claude_code import importer as claude_code
-from prosa.ingest.claude_code.prompts import readable, unwrap
+from prosa.ingest.claude_code.prompts import unwrap
 from prosa.ingest.importer import Identity, Trouble
+from prosa.ingest.readable import readable
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "claude-code"
 CASES = sorted(path.name for path in CORPUS.glob("*")) if CORPUS.is_dir() else []

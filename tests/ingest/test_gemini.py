@@ -597,7 +597,7 @@ def test_damage_costs_only_what_is_damaged(tmp_path: Path) -> None:
     assert session.texts() == ["Go", "lone \ufffd", "last"]
     assert session.texts(role="assistant") == ["Yes", "one"]
     assert session.texts("thinking", "assistant") == ["s"]
-    assert session.header.malformed == 1
+    assert session.header.malformed == 2
     assert set(session.header.unknown) == {"message/alien", ""}
 
 
@@ -633,10 +633,7 @@ def test_links_fifos_and_loops_are_passed_over(tmp_path: Path) -> None:
     (home / "tmp/round").symlink_to(home / "tmp/round")
     sessions, troubles = found(home)
     assert len(sessions) == 1
-    assert sorted(Path(trouble.path).name for trouble in troubles) == [
-        "round",
-        "session-2026-08-20T09-00-dangling.jsonl",
-    ]
+    assert [Path(trouble.path).name for trouble in troubles] == ["round"]
 
 
 def mutated(data: st.DataObject, body: bytes) -> bytes:
