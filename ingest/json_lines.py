@@ -18,22 +18,41 @@ LONE = re.compile("[\ud800-\udfff]")
 _raw_decode = json.JSONDecoder(strict=False).raw_decode
 
 
+LONG = 8 << 20
+"""Of a line that is longer, pieces that are nothing but base64 are left out: an image's bytes are no text."""
+LIMIT = 32 << 20
+"""A longer line without them is not read: it is one malformed line. Raw keeps it."""
+OVERSIZED = b'{"a line that is too long to be read'
+BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
+
+
 class Lines:
-    """Splits fed bytes at newlines; the rest waits for its newline."""
+    """Splits fed bytes at newlines; the rest waits for its newline. Lines of any length need bounded memory."""
 
     def __init__(self, rest: bytes = b"") -> None:
         self._parts: list[bytes] = [rest] if rest else []
+        self._size = len(rest)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Terminated lines without their newline, in order."""
         last = data.rfind(b"\n")
         if last < 0:
-            self._parts.append(data)
+            self._wait(data)
             return []
         self._parts.append(data[:last])
-        lines = b"".join(self._parts).split(b"\n")
-        self._parts = [data[last + 1 :]] if last + 1 < len(data) else []
-        return lines
+        whole = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        if last + 1 < len(data):
+            self._wait(data[last + 1 :])
+        return whole.split(b"\n") if b"\n" in whole else [whole]
+
+    def _wait(self, data: bytes) -> None:
+        if self._size > LONG and len(data) > 4096 and not data.translate(None, BASE64):
+            return
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > LIMIT:
+            self._parts, self._size = [OVERSIZED], len(OVERSIZED)
 
     @property
     def rest(self) -> bytes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from prosa.events.codec import decode_as
 from prosa.events.database import Database
-from prosa.events.facts import PROVEN, SUGGESTED
+from prosa.events.facts import PROVEN, SUGGESTED, Header
 from prosa.projections.records import SHIFT, Claim, drop_texts, put_texts, span
 
 CLAIMANTS = "SELECT id, copied, source FROM claims WHERE key = ?"
@@ -18,7 +19,7 @@ PUT_CLAIM = "INSERT OR REPLACE INTO claims (key, id, copied, source) VALUES (?, 
 PUT_CONTESTED = "INSERT OR IGNORE INTO contested (id, key) VALUES (?, ?)"
 CONTESTED_OF = "SELECT key FROM contested WHERE id BETWEEN ? AND ?"
 FIRST_UNSHARED = """
-SELECT min(at) FROM (
+SELECT min(at), (SELECT header FROM sessions WHERE sid = :sid) FROM (
     SELECT min(at) AS at FROM turns WHERE id BETWEEN :low AND :high
         AND id NOT IN (SELECT id FROM contested WHERE id BETWEEN :low AND :high)
     UNION ALL SELECT min(at) FROM usages WHERE id BETWEEN :low AND :high
@@ -117,7 +118,10 @@ class Ownership:
             if self._db.execute("DELETE FROM families WHERE sid = ? RETURNING sid", (sid,)).fetchall():
                 affected.add(sid)
             return
-        first = self._db.execute(FIRST_UNSHARED, {"low": low, "high": high}).fetchone()[0]
+        first, header = self._db.execute(FIRST_UNSHARED, {"low": low, "high": high, "sid": sid}).fetchone()
+        stated = decode_as(Header, header).started_at  # by a record that no turn is made of, so nobody shares it
+        if stated is not None and (first is None or stated < first):
+            first = stated
         row = self._db.execute("SELECT first_unshared FROM families WHERE sid = ?", (sid,)).fetchone()
         if row is None or row[0] != first:
             self._db.execute("INSERT OR REPLACE INTO families VALUES (?, ?)", (sid, first))

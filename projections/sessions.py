@@ -49,9 +49,9 @@ SELECT DISTINCT coalesce(name, '') FROM usage_sums LEFT JOIN names ON number = m
 WHERE sid = ? AND unpriced ORDER BY 1"""
 MODELS = """
 SELECT name FROM (
-    SELECT model, id FROM usages WHERE id BETWEEN :low AND :high AND own = 2 AND model IS NOT NULL
-    UNION ALL SELECT model, id FROM turns WHERE id BETWEEN :low AND :high AND own = 2 AND model IS NOT NULL
-) JOIN names ON number = model GROUP BY model ORDER BY min(id)"""
+    SELECT model, at, id FROM usages WHERE id BETWEEN :low AND :high AND own = 2 AND model IS NOT NULL
+    UNION ALL SELECT model, at, id FROM turns WHERE id BETWEEN :low AND :high AND own = 2 AND model IS NOT NULL
+) JOIN names ON number = model GROUP BY model ORDER BY min(at) IS NULL, min(at), min(id)"""
 TIMES = """
 SELECT min(a), max(b) FROM (
     SELECT min(at) AS a, max(at) AS b FROM turns WHERE id BETWEEN :low AND :high AND own >= :own
@@ -64,13 +64,14 @@ SELECT position, number FROM turns
 WHERE id BETWEEN ? AND ? AND kind = {USER} AND counted AND own = 2 ORDER BY place LIMIT 50"""
 INHERITED = "SELECT count(*) FROM turns WHERE id BETWEEN ? AND ? AND own < 2 AND counted"
 COMPACTIONS = "SELECT count(*) FROM compactions WHERE id BETWEEN ? AND ? AND own = 2"
-OWNER_OF_COPIES = """
+HOLDER_OF_COPIES = """
 SELECT o.id FROM contested mine
 JOIN turns t ON t.id = mine.id AND t.own = 0
 JOIN contested other ON other.key = mine.key AND other.id <> mine.id
-JOIN turns theirs ON theirs.id = other.id AND theirs.own > 0
+JOIN turns theirs ON theirs.id = other.id
 JOIN sessions o ON o.sid = other.id >> 24
-WHERE mine.id BETWEEN ? AND ? AND o.id <> ? GROUP BY o.sid ORDER BY count(*) DESC, o.key LIMIT 1"""
+WHERE mine.id BETWEEN ? AND ? AND o.id <> ? GROUP BY o.sid
+ORDER BY count(*) DESC, sum(theirs.own > 0) DESC, o.key LIMIT 1"""
 STATED_TITLE = """
 SELECT f.text FROM foreign_titles f JOIN sessions s USING (sid) WHERE f.leaf = ? AND f.sid <> ?
 ORDER BY s.key LIMIT 1"""
@@ -187,7 +188,10 @@ def _best(own: str | None, said: Said, field: str) -> str | None:
 
 
 def _edges(db: Database, sid: int, native: str, header: Header, said: Said, row: dict[str, object]) -> None:
-    """Edges to itself are dropped; a fork that no file names is seen by the owner of what it copied."""
+    """Edges to itself are dropped; what no file names as a fork's origin is who holds most of what it copied.
+
+    Of equal holders the owner of most: a fork of a fork holds the records of both.
+    """
     low, high = span(sid)
     edges = {
         "parent": _best(header.parent, said, "parent"),
@@ -198,7 +202,7 @@ def _edges(db: Database, sid: int, native: str, header: Header, said: Said, row:
     row["inherited"] = db.execute(INHERITED, (low, high)).fetchone()[0]
     row["inherited_from"] = None
     if row["inherited"]:
-        owner = db.execute(OWNER_OF_COPIES, (low, high, native)).fetchone()
+        owner = db.execute(HOLDER_OF_COPIES, (low, high, native)).fetchone()
         if edges["forked_from"] is None and owner and owner[0] != edges["parent"]:
             edges["forked_from"] = owner[0]
         row["inherited_from"] = edges["forked_from"] or (owner[0] if owner else None)
