@@ -2,25 +2,26 @@
 
 The standard library's sqlite3 is used here and nowhere else; prosa's own files are opened with apsw only. Measured
 (SQLite 3.40): `mode=ro` on a cleanly closed WAL database creates `-wal` and `-shm` beside it, and `immutable=1` on a
-live one silently misses the newest rows. So each state of the files is opened in its own way.
+live one silently misses the newest rows. So each state of the files is opened in its own way. A sync that finds no
+database does not load the library: it is imported where one is opened.
 """
 
 from __future__ import annotations
 
 import fcntl
-import shutil
-import sqlite3
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from prosa.ingest.importer import FileStat
+
+if TYPE_CHECKING:
+    import sqlite3
 
 BUSY_S = 5.0
 TRIES = 4
@@ -59,6 +60,8 @@ def read(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     `work` must not keep the connection. Text that is not UTF-8 arrives with U+FFFD. Raises BusyError, BrokenError,
     or OSError where the file cannot be read.
     """
+    import sqlite3
+
     problem: Exception | None = None
     for attempt in range(TRIES):
         if attempt:
@@ -82,6 +85,10 @@ def read(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Callable[[], bool]]]:
     """A connection, and whether the files are still as they were when it was opened."""
+    import shutil
+    import sqlite3
+    import tempfile
+
     before = database_files(path)
     beside = {stat.path.removeprefix(str(path)) for stat in before[1:] if stat.size}
 
@@ -134,6 +141,8 @@ def _is_open(shm: str) -> bool:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    import sqlite3
+
     db = sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True, timeout=BUSY_S, isolation_level=None)
     db.text_factory = _text
     return db
