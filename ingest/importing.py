@@ -70,7 +70,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str = ""
     size: int = 0
     reason: str | None = None
-    retry: bool = False
     folds: tuple[SavedFold, ...] = ()
     superseded: tuple[str, ...] = ()
     """Raws whose content the new ones continue; to be removed once the events are in the log."""
@@ -371,7 +370,10 @@ def _outcome(job: Job, done: list[_Done], troubles: list[Trouble]) -> Outcome:
     if any(trouble.lost for trouble in troubles):
         statuses.add("failed")
     status: Status = next((name for name in RANK if name in statuses), "rejected")
-    reasons = [trouble.reason for trouble in troubles] + [item.reason for item in done if item.reason]
+    reasons = [
+        f"{trouble.reason}; the next sync tries again" if trouble.retry else trouble.reason for trouble in troubles
+    ]
+    reasons += [item.reason for item in done if item.reason]
     hashes = [item.raw for item in done]
     digest = hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode()).hexdigest()
     return Outcome(
@@ -384,7 +386,6 @@ def _outcome(job: Job, done: list[_Done], troubles: list[Trouble]) -> Outcome:
         sha256=digest,
         size=sum(item.size for item in done),
         reason="; ".join(dict.fromkeys(reasons)) or ("nothing to import" if not done else None),
-        retry=any(trouble.retry for trouble in troubles),
         folds=tuple(item.fold for item in done if item.fold),
         superseded=tuple(item.superseded for item in done if item.superseded),
         cwds=tuple(dict.fromkeys(item.cwd for item in done if item.cwd)),
