@@ -6,7 +6,6 @@ once a session, no reading holds it for long, and no more than one session is in
 
 from __future__ import annotations
 
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -40,7 +39,9 @@ class Spool:
     """The temporary file. It goes when nobody needs its sessions any more."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, prefix="prosa-")  # noqa: SIM115
+        from tempfile import SpooledTemporaryFile  # not at the top: a sync with nothing new reads no database
+
+        self._file = SpooledTemporaryFile(max_size=IN_MEMORY, prefix="prosa-")  # noqa: SIM115
         self.size = 0
         weakref.finalize(self, self._file.close)
 

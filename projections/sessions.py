@@ -206,6 +206,8 @@ def _edges(db: Database, sid: int, native: str, header: Header, said: Said, row:
         if edges["forked_from"] is None and owner and owner[0] != edges["parent"]:
             edges["forked_from"] = owner[0]
         row["inherited_from"] = edges["forked_from"] or (owner[0] if owner else None)
+        if edges["forked_from"] is not None:  # the record of a /clear was copied like the others
+            edges["cleared_from"] = _best(None, said, "cleared_from")
     for name, other in edges.items():
         row[name] = None if other == native else other
 

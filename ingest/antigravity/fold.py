@@ -273,7 +273,7 @@ class _Conversation:
                 self._tokens(native, tokens, at, model)
         if not seen:
             for step in self._steps.values():
-                if step.tokens is not None and step.kind == "planner":
+                if step.tokens is not None:
                     native = step.tokens.response or self._name(step)
                     if native not in seen:
                         seen.add(native)

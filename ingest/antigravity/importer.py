@@ -286,12 +286,13 @@ def _parents(instance: Path, known: Mapping[str, Iterable[Identity]], named: set
 def _children(path: str, native: str, files: tuple[FileStat, ...]) -> tuple[tuple[str, str | None], ...]:
     """The sub-agents of a conversation, remembered while its files stay as they are."""
     place = _place(path, native)
+    found: dict[str, str | None] = {}
+    with suppress(OSError):
+        found |= store.children_in_logs(store.log_files(place.brain.joinpath(*LOGS)))
     with suppress(BusyError, BrokenError, OSError):
         if place.database.is_file():
-            return tuple(sorted(store.children_in_database(place.database).items()))
-    with suppress(OSError):
-        return tuple(sorted(store.children_in_logs(store.log_files(place.brain.joinpath(*LOGS))).items()))
-    return ()
+            found |= store.children_in_database(place.database)
+    return tuple(sorted(found.items()))
 
 
 def resume(identity: Identity, cwd: str | None) -> list[str] | None:

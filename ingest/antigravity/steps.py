@@ -299,7 +299,7 @@ def from_log(idx: int, said: dict[str, Any]) -> Step:
         is_shell=word in ("RUN_COMMAND", "SHELL_EXEC"),
         cleared=status == "CLEARED",
         pending=status in PENDING_WORDS,
-        tokens=_log_tokens(said),
+        tokens=_log_tokens(said) if kind == "planner" else None,
         word=plain(word)[:80] if isinstance(word, str) else "",
         size=len(content),
     )

@@ -10,6 +10,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ from prosa.ingest import foreign_db
 from prosa.ingest.antigravity.places import TABLES, json_file
 from prosa.ingest.antigravity.steps import SERVICE_FIELDS, log_record
 from prosa.ingest.json_lines import plain
-from prosa.ingest.native import path_of
+from prosa.ingest.native import json_value, path_of
 from prosa.ingest.protobuf import EMPTY, Message, WireError, packed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ INVOKE = b"INVOKE_SUBAGENT"
 BLOB = "SELECT data FROM trajectory_metadata_blob WHERE id = 'main'"
 GENERATIONS = "SELECT idx, data FROM gen_metadata ORDER BY idx"
 EXECUTORS = "SELECT idx, data FROM executor_metadata ORDER BY idx"
+CHUNKS = "chunks"
 LOG_NAMES = ("transcript_full.jsonl", "transcript.jsonl", "overview.txt")
 """The richest first; chunks of a log stand directly behind it."""
 ZERO_CHUNK = 1 << 16
@@ -61,8 +63,8 @@ def read_logs(paths: Iterable[Path]) -> Logs:
     """Every step once: a whole copy before a cleared one, the richer log before the poorer, in one log the last."""
     best: dict[int, tuple[tuple[bool, int], str]] = {}
     malformed = malformed_bytes = 0
-    for rank, path in enumerate(paths):
-        lines = path.read_bytes().split(b"\n")
+    for rank, data in enumerate(_texts(paths)):
+        lines = data.split(b"\n")
         for number, line in enumerate(lines):
             text = line.decode("utf-8", "replace").lstrip("\ufeff").strip("\r\t \0")
             if not text:
@@ -79,13 +81,27 @@ def read_logs(paths: Iterable[Path]) -> Logs:
     return Logs({idx: text for idx, (_, text) in best.items()}, malformed, malformed_bytes)
 
 
+def _texts(paths: Iterable[Path]) -> Iterator[bytes]:
+    """The bytes of each log; chunks are one that was cut at a size, not between lines."""
+    for _, pieces in groupby(paths, key=lambda path: path.parent if path.parent.parent.name == CHUNKS else path):
+        found = [piece.read_bytes() for piece in pieces]
+        yield b"".join(data + b"\n" if _is_record(data.rpartition(b"\n")[2]) else data for data in found)
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json_value(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def log_files(logs: Path) -> list[Path]:
     """The logs of a conversation, the richest first. Raises OSError where the folder cannot be listed."""
     found: list[Path] = []
     for name in LOG_NAMES:
         if (logs / name).is_file():
             found.append(logs / name)
-        chunks = logs / "chunks" / name.rpartition(".")[0]
+        chunks = logs / CHUNKS / name.rpartition(".")[0]
         if chunks.is_dir():
             with os.scandir(chunks) as entries:
                 found += [Path(entry.path) for entry in sorted(entries, key=lambda e: e.name) if entry.is_file()]
@@ -248,8 +264,7 @@ def artifacts_of(brain: Path) -> list[dict[str, Any]]:
 def children_in_logs(paths: Iterable[Path]) -> dict[str, str | None]:
     """Ids and folders in the results of invoke_subagent."""
     found: dict[str, str | None] = {}
-    for path in paths:
-        data = path.read_bytes()
+    for data in _texts(paths):
         for line in data.split(b"\n") if INVOKE in data else ():
             if INVOKE not in line:
                 continue

@@ -29,15 +29,13 @@ from prosa.events.facts import (
 )
 from prosa.ingest.claude_code import AGENT
 from prosa.ingest.claude_code.prompts import Prompt, plain_text, prompt_text, unwrap
-from prosa.ingest.claude_code.records import Block, Message, Record, Tokens, decoder, usage_of
-from prosa.ingest.claude_code.state import Answer, Boundary, Burst, Said, State, digest, short
+from prosa.ingest.claude_code.records import Block, Message, Origin, Record, Tokens, decoder, usage_of
+from prosa.ingest.claude_code.state import Answer, Boundary, Run, Said, State, digest, short
 from prosa.ingest.clock import parse_iso
 from prosa.ingest.decoding import Records
 from prosa.ingest.importer import Identity
 from prosa.ingest.readable import readable
 
-BURST_US = 1_000_000
-"""Records without speech that follow each other within a second are one mark."""
 HEAD = 32
 REQUEST_COPY = b'{"type":"api-request-blob"'
 """2.1.332 writes every request out again, without time or uuid: a tenth of the bytes, nothing to read."""
@@ -81,9 +79,6 @@ class Fold:
 
     def take(self) -> Facts:
         self._let_go()
-        burst = self.s.burst
-        if burst is not None:
-            self._emit(burst)
         facts, self._facts = self._facts, Facts()
         return facts
 
@@ -101,7 +96,8 @@ class Fold:
             title=s.custom_title or s.ai_title or (own[-1] if own else None),
             kinds=tuple(s.kinds),
             parent=self.identity.scope if self.is_agent else None,
-            forked_from=s.forked_from or self._resumed(),
+            # a resume copy (v1): its first lines still carry the id of the session they were copied from
+            forked_from=s.forked_from or (s.resumed if s.own_seen else None),
             cleared_from=s.cleared_from,
             clients=tuple(s.clients),
             started_at=s.side.first,
@@ -114,11 +110,6 @@ class Fold:
             # own ones too: in a resume copy the leaf is also a record of the session that was copied
             foreign_titles=tuple(Summary(leaf=leaf, text=text) for leaf, text in s.summaries.items()),
         )
-
-    def _resumed(self) -> str | None:
-        """A resume copy (v1): its first lines still carry the id of the session they were copied from."""
-        first = self.s.first_session
-        return first if self.s.own_seen and first != self.identity.id else None
 
     def _record(self, record: Record, line: bytes) -> None:
         s = self.s
@@ -171,9 +162,11 @@ class Fold:
         s = self.s
         if self.is_agent:
             return
-        if record.session_id:
-            s.first_session = s.first_session or record.session_id
-            s.own_seen = s.own_seen or record.session_id == self.identity.id
+        if record.session_id == self.identity.id:
+            s.own_seen = True
+        elif record.session_id and not s.own_seen:
+            # the last one: a copy of a copy has the ids of both
+            s.resumed = record.session_id
         started = record.process_session
         if started and started != self.identity.id and s.cleared and s.cleared_from is None:
             s.cleared_from = started
@@ -290,8 +283,8 @@ class Fold:
         if text.startswith(CONTINUED) and record.type == "user":
             return self._summary(record, line, text, at)
         prompt = unwrap(text)
-        injected = record.is_meta or record.prompt_source == "system"
-        if injected or (record.origin is not None and record.origin.kind == "task-notification"):
+        injected = record.is_meta or record.prompt_source == "system" or record.turn_origin == "task_notification"
+        if injected or _notifies(record.origin):
             prompt = Prompt(text, False, "system")
         elif record.is_sidechain and not self.is_agent:
             prompt = prompt._replace(counted=False)
@@ -315,8 +308,8 @@ class Fold:
         self._turn(fact_key(AGENT, "summary", native, text[:HEAD]), "compaction", "system", text, at, counted=False)
         if record.is_sidechain and not self.is_agent:
             return True
-        begun = s.boundary or Boundary(native, at, None, None)
-        s.boundary = None
+        begun = s.compacted.get(native) or s.boundary or Boundary(native, at, None, None)
+        s.compacted[native], s.boundary = begun, None
         self._facts.compactions.append(
             Compaction(
                 key=fact_key(AGENT, "compaction", begun.id),
@@ -338,7 +331,7 @@ class Fold:
             self._kind("goal")
         if attached is not None and kind == "queued_command":
             # typed while the agent was busy; a command of another mode is a notification or a shell line
-            typed = attached.command_mode in (None, "prompt")
+            typed = attached.command_mode in (None, "prompt") and not (attached.is_meta or _notifies(attached.origin))
             if self._prompt(record, line, prompt_text(attached.prompt), at, typed):
                 return
         self._mark(record, at)
@@ -375,37 +368,27 @@ class Fold:
             s.side.add(at)
 
     def _mark(self, record: Record, at: int | None) -> None:
-        """One mark for a burst. Its key is the uuid it begins with: a fork copies a burst whole or not at all.
+        """A record that is no turn: its time alone.
 
         Progress of one tool is one mark, however long it runs: a client writes one record a second.
         """
         if at is None:
             return
-        burst = self.s.burst
+        first = last = at
         tool = (record.parent_tool_use_id or record.tool_use_id) if record.type == "progress" else None
         if tool:
             key = fact_key(AGENT, "mark", tool, "progress")
-            goes_on = burst is not None and burst.key == key
+            run = self.s.progress
+            if run is not None and run.key == key:
+                first, last = min(run.first, at), max(run.last, at)
+            self.s.progress = Run(key, first, last)
         else:
-            key = 0
-            goes_on = burst is not None and -BURST_US <= at - burst.last <= BURST_US
-        if burst is not None and goes_on and burst.copied_from == self._copied_from:
-            if not burst.first <= at <= burst.last:
-                burst.first, burst.last, burst.taken = min(burst.first, at), max(burst.last, at), False
-            return
-        if burst is not None:
-            self._emit(burst)
-        key = key or fact_key(AGENT, "mark", record.uuid or f"{self.identity.key}#{at}", record.type or "")
-        self.s.burst = Burst(key, at, at, self._copied_from)
-
-    def _emit(self, burst: Burst) -> None:
-        if burst.taken:
-            return
-        burst.taken = True
-        copied = PROVEN if burst.copied_from else NOT_COPIED
-        self._facts.marks.append(
-            Mark(first=burst.first, last=burst.last, key=burst.key, copied=copied, copied_from=burst.copied_from)
-        )
+            key = fact_key(AGENT, "mark", record.uuid or f"{self.identity.key}#{at}", record.type or "")
+        mark = Mark(first=first, last=last, key=key, copied=self._copied, copied_from=self._copied_from)
+        marks = self._facts.marks
+        if marks and marks[-1].key == key:
+            marks.pop()
+        marks.append(mark)
 
     def _turn(
         self,
@@ -421,10 +404,6 @@ class Fold:
         is_error: bool = False,
         counted: bool = True,
     ) -> None:
-        burst = self.s.burst
-        if burst is not None:
-            self._emit(burst)
-            self.s.burst = None
         text, size = bounded(text)
         self._facts.turns.append(
             Turn(
@@ -456,6 +435,10 @@ class Fold:
     def _native(self, record: Record, line: bytes) -> str:
         """The record's uuid; without one a name that no other session can have."""
         return record.uuid or f"{self.identity.key}#{hashlib.sha256(line).hexdigest()[:16]}"
+
+
+def _notifies(origin: Origin | None) -> bool:
+    return origin is not None and origin.kind == "task-notification"
 
 
 def _tool_native(call: str | None, message: str, place: str) -> tuple[str, str]:

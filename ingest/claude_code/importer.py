@@ -33,6 +33,8 @@ PARENT = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
 HEAD_CHUNKS = 24
 """A first line with images is up to 20 MB long before it names its session."""
 CLEAR = ("/clear", "/reset", "/new")
+CLEARED = re.compile(rb"<command-name>/(?:clear|reset|new)</command-name>")
+CLEARED_WITHIN = 128 * 1024
 DEPTH = 6
 """Folders below `subagents`: workflows/wf_x today, room for nested ones."""
 
@@ -151,7 +153,10 @@ def _titles(home: Path, known: Mapping[str, Iterable[Identity]], report: Report)
 
 
 def _clears(home: Path, known: Mapping[str, Iterable[Identity]], report: Report) -> Iterator[Aside]:
-    """history.jsonl: a `/clear` under the old id, then the first line of a new id in the same project."""
+    """history.jsonl: a `/clear` under the old id, then the first line of a new id in the same project.
+
+    Another terminal may start a session between the two: its file does not begin with the command.
+    """
     path = _projects(home).parent / "history.jsonl"
     sessions: set[str] = set()
     cleared: dict[str, str] = {}
@@ -159,13 +164,26 @@ def _clears(home: Path, known: Mapping[str, Iterable[Identity]], report: Report)
         if not typed.session_id:
             continue
         before = cleared.get(typed.project)
-        if typed.session_id not in sessions and before is not None:
+        new = typed.session_id not in sessions
+        if new and before is not None and _may_begin_cleared(home, typed):
             del cleared[typed.project]
             for identity in known.get(typed.session_id, ()):
                 yield Aside(identity, "cleared_from", before, "history.jsonl: /clear", 1)
         sessions.add(typed.session_id)
         if typed.display.strip().split(" ")[0] in CLEAR:
             cleared[typed.project] = typed.session_id
+
+
+def _may_begin_cleared(home: Path, first: TypedPrompt) -> bool:
+    """False where the session's file is there and does not begin with the command."""
+    if not SESSION.match(first.session_id):
+        return True
+    slug = re.sub("[^A-Za-z0-9]", "-", first.project)
+    try:
+        with (_projects(home) / slug / f"{first.session_id}.jsonl").open("rb") as file:
+            return CLEARED.search(file.read(CLEARED_WITHIN)) is not None
+    except OSError:
+        return True
 
 
 def resume(identity: Identity, cwd: str | None) -> list[str] | None:

@@ -63,12 +63,6 @@ class Message(msgspec.Struct):
     usage: Tokens | None = None
 
 
-class Attachment(msgspec.Struct, rename="camel"):
-    type: str | None = None
-    prompt: str | list[Block] | None = None
-    command_mode: str | None = None
-
-
 class CompactMetadata(msgspec.Struct, rename="camel"):
     trigger: str | None = None
     pre_tokens: Count | None = None
@@ -80,6 +74,14 @@ class ForkedFrom(msgspec.Struct, rename="camel"):
 
 class Origin(msgspec.Struct):
     kind: str | None = None
+
+
+class Attachment(msgspec.Struct, rename="camel"):
+    type: str | None = None
+    prompt: str | list[Block] | None = None
+    command_mode: str | None = None
+    is_meta: bool | None = None
+    origin: Origin | None = None
 
 
 class Record(msgspec.Struct, rename="camel"):
@@ -98,6 +100,7 @@ class Record(msgspec.Struct, rename="camel"):
     is_compact_summary: bool | None = None
     is_api_error_message: bool | None = None
     prompt_source: str | None = None
+    turn_origin: str | None = None
     message: Message | None = None
     attachment: Attachment | None = None
     content: str | list[Block] | Block | None = None

@@ -27,13 +27,12 @@ class Said(msgspec.Struct, array_like=True):
     counted: bool
 
 
-class Burst(msgspec.Struct, array_like=True):
+class Run(msgspec.Struct, array_like=True):
+    """Records of one key that follow each other."""
+
     key: int
     first: int
     last: int
-    copied_from: str | None
-    taken: bool = False
-    """Emitted as it is now."""
 
 
 class Boundary(msgspec.Struct, array_like=True):
@@ -54,8 +53,10 @@ class State(msgspec.Struct, omit_defaults=True):
     answers: dict[str, Answer] = {}
     tools: dict[str, tuple[str | None, str]] = {}
     """Open calls: id → name, message id."""
-    burst: Burst | None = None
+    progress: Run | None = None
     boundary: Boundary | None = None
+    compacted: dict[str, Boundary] = {}
+    """By the summary that completed it."""
     cwd: str | None = None
     branch: str | None = None
     leaf: str | None = None
@@ -65,7 +66,8 @@ class State(msgspec.Struct, omit_defaults=True):
     kinds: list[str] = []
     clients: list[str] = []
     forked_from: str | None = None
-    first_session: str | None = None
+    resumed: str | None = None
+    """The other id on the records before the first own one."""
     own_seen: bool = False
     cleared: bool = False
     cleared_from: str | None = None

@@ -16,7 +16,7 @@ from prosa.ingest.codex import calls as codex_calls
 from prosa.ingest.codex import names as codex_names
 from prosa.ingest.codex import talk as codex_talk
 from prosa.ingest.codex import usage as codex_usage
-from prosa.ingest.codex.records import Line, Payload, line_of, payload_of, recovered, spawn_parent
+from prosa.ingest.codex.records import Line, Payload, is_review, line_of, payload_of, recovered, spawn_parent
 from prosa.ingest.codex.state import Reading, State, uuid_ms
 from prosa.ingest.importer import Identity
 from prosa.ingest.json_lines import REFUSED, Lines
@@ -216,6 +216,7 @@ def _own_meta(reading: Reading, p: Payload) -> None:
     s.branch = p.git.branch if p.git is not None else None
     s.parent = spawn_parent(p.source) or p.parent_thread_id
     s.forked_from = p.forked_from_id or (p.history_base.thread_id if p.history_base is not None else None)
+    s.apart = is_review(p.source)
     s.fork = s.replay = s.forked_from is not None and p.history_mode != "paginated"
     s.burst_at = reading.at
     s.born_ms = uuid_ms(reading.id) or (s.started_at or 0) // 1000
@@ -245,6 +246,7 @@ def _goal(reading: Reading, p: Payload) -> None:
 
 def _settings(reading: Reading, p: Payload) -> None:
     if not reading.copied and p.thread_settings is not None:
+        reading.s.model = p.thread_settings.model or reading.s.model
         tier = p.thread_settings.service_tier
         reading.s.tier = None if tier in ("default", "auto", "standard") else tier
 

@@ -36,6 +36,8 @@ INJECTED = (
 )
 """First words of blocks that no person typed; the last is the preface of a compaction's summary."""
 
+BLOCK = re.compile(r"\s*<(\w+)\b[^>]*>.*?</\1\b[^>]*>\s*", re.DOTALL)
+"""One of these with its end; a prompt may follow in the same text."""
 GOALS = ('<codex_internal_context source="goal"', "<goal_context>")
 OBJECTIVE = re.compile(r"<objective>\s*(.*?)\s*</objective>", re.DOTALL)
 CWD = re.compile(r"<cwd>\s*(/.*?|[A-Za-z]:.*?|\\\\.*?)\s*</cwd>|^Current working directory:\s*(.+?)\s*$", re.MULTILINE)
@@ -43,19 +45,22 @@ REQUEST = "## My request for Codex:"
 """What an editor puts before the prompt; above it are its open files."""
 
 
-def injected(text: str) -> bool:
-    """True if the client wrote this block itself."""
-    return text.lstrip().startswith(INJECTED)
+def parted(text: str) -> tuple[str, str]:
+    """What the client put at the head of a text, and what was typed below it; mostly one of them is empty."""
+    typed = text
+    while typed.lstrip().startswith(INJECTED):
+        block = BLOCK.match(typed)
+        if block is None:
+            return text, ""
+        typed = typed[block.end() :]
+    return text[: len(text) - len(typed)], typed
 
 
 def unwrapped(text: str) -> str:
     """The prompt without an editor's context around it."""
     text = text.strip()
-    if text.startswith("#") and REQUEST in text:
-        head, _, request = text.partition(REQUEST)
-        if head.endswith("\n") or not head:
-            return request.strip()
-    return text
+    head, found, request = text.partition(REQUEST)
+    return request.strip() if found and (head.endswith("\n") or not head) else text
 
 
 def sorted_out(content: str | list[Block] | None, kinds: list[str] | None) -> tuple[str, list[str]]:
@@ -69,10 +74,12 @@ def sorted_out(content: str | list[Block] | None, kinds: list[str] | None) -> tu
             image = image or "image" in block.type
         elif text.startswith(("<image", "</image>")):
             continue  # the client's label around an attached image
-        elif kind.startswith("user.") or (kind in ("", "unknown") and not injected(text)):
+        elif kind.startswith("user."):
             typed.append(text)
-        elif text.strip():
-            put_there.append(text)
+        else:
+            head, rest = parted(text) if kind in ("", "unknown") else (text, "")
+            put_there.extend([head] if head.strip() else [])
+            typed.extend([rest] if rest else [])
     prompt = unwrapped("\n".join(typed))
     return prompt or (IMAGE if image else ""), put_there
 

@@ -104,6 +104,7 @@ class Goal(Struct):
 class Settings(Struct):
     """`thread_settings`."""
 
+    model: str | None = None
     service_tier: str | None = None
 
 
@@ -356,20 +357,34 @@ def action_text(raw: Raw) -> str:
 def output_text(output: str | list[Block] | Output | None) -> tuple[str, bool]:
     """Text of a result, and whether it says that the call failed."""
     if isinstance(output, str):
-        if output.startswith('{"') and '"metadata"' in output:
-            try:
-                packed = _output_of(output.encode())
-            except REFUSED:
-                return output, False
-            if packed.output is not None:
-                return packed.output, packed.metadata is not None and bool(packed.metadata.exit_code)
-        return output, _says_failed(output)
+        packed = _packed(output)
+        if packed is None:
+            return output, _says_failed(output)
+        output = packed
     if isinstance(output, Output):
-        text = joined(output.content) if output.content is not None else output.output or ""
-        failed = output.success is False or (output.metadata is not None and bool(output.metadata.exit_code))
-        return text, failed or _says_failed(text)
+        if output.content is not None:
+            text, failed = output_text(output.content)
+        else:
+            text = output.output or ""
+            failed = _says_failed(text)
+        if output.metadata is not None and output.metadata.exit_code is not None:
+            failed = output.metadata.exit_code != 0
+        return text, failed or output.success is False
     text = joined(output)
     return text, _says_failed(text)
+
+
+def _packed(text: str) -> Output | None:
+    """The object in a string that clients of 2025 wrote as a result; other JSON is what a tool printed."""
+    if not text.lstrip().startswith("{") or ('"metadata"' not in text and '"success"' not in text):
+        return None
+    try:
+        packed = _output_of(text.encode())
+    except REFUSED:
+        return None
+    by_code = packed.metadata is not None and (packed.output is not None or packed.metadata.exit_code is not None)
+    by_success = packed.content is not None and packed.success is not None
+    return packed if by_code or by_success else None
 
 
 HEADS = ("Chunk ID: ", "Wall time", "Exit code: ", "Process exited", "Script failed")
@@ -399,6 +414,12 @@ def mcp_result(raw: Raw) -> tuple[str, bool]:
     if result.ok is not None and (result.ok.failed or result.ok.failed_too):
         return joined(result.ok.content), True
     return "", False
+
+
+def is_review(source: Raw) -> bool:
+    """`{"subagent": "review"}`: a reviewer's thread has turns under the ids of its caller's (0.171, driven)."""
+    value = raw_value(source) if bytes(source).startswith(b"{") else None
+    return isinstance(value, dict) and value.get("subagent") == "review"
 
 
 def spawn_parent(source: Raw) -> str | None:

@@ -85,6 +85,8 @@ class State(msgspec.Struct, omit_defaults=True):
     seen: dict[str, dict[int, int]] = {}
     """How often each key was given in the last turns."""
 
+    apart: bool = False
+    """Its turns have the ids of another session's and are none of that session's."""
     fork: bool = False
     """The file can hold replayed records."""
     replay: bool = False
@@ -110,6 +112,10 @@ class State(msgspec.Struct, omit_defaults=True):
     exact: bool = False
     """token_usage_records were seen: deltas are no longer needed."""
     context: int | None = None
+    compacted: bool = False
+    """`compacted` lines were seen: events of compactions are copies."""
+    window: str | None = None
+    """The last one's."""
 
     mark_first: int | None = None
     mark_last: int = 0
@@ -147,7 +153,7 @@ class Reading:
         """A turn as keys name it; None is the current one."""
         if turn is None:
             return self.s.native
-        return turn if _is_uuid(turn) else f"{self.s.scope or self.id}/{turn}"
+        return turn if _is_uuid(turn) and not self.s.apart else f"{self.s.scope or self.id}/{turn}"
 
     def number(self, kind: str, native: str, witness: str, source: int = 0) -> int:
         """Key of the next record of this kind, turn and witness that this source has."""
@@ -197,7 +203,9 @@ class Reading:
         elif pause:
             self._end_replay()
         elif s.replay:
-            self.copied, self.copied_from = SUGGESTED, s.forked_from
+            # in the replay of a fork nothing says where its ancestor's turns end: keys cannot be held against anybody's
+            self.copied = SUGGESTED
+            self.copied_from = s.forked_from if s.scope in (None, s.forked_from) else None
 
     def _end_replay(self) -> None:
         s = self.s

@@ -11,7 +11,7 @@ import msgspec
 
 from prosa.events.facts import Compaction
 from prosa.ingest.codex.calls import item_end
-from prosa.ingest.codex.prompts import cwd_of, injected, objective_of, sorted_out, unwrapped
+from prosa.ingest.codex.prompts import cwd_of, objective_of, parted, sorted_out, unwrapped
 from prosa.ingest.codex.records import IMAGE, Line, Payload, is_empty, joined, raw_blocks, raw_text
 from prosa.ingest.codex.state import EVENT, ITEM, WITNESS, Reading
 
@@ -38,7 +38,8 @@ def _answer(reading: Reading, p: Payload, native: str, record: Line | None) -> N
     if not text or text.isspace():
         return
     key = reading.number("message", native, f"assistant\0{text[:WITNESS]}")
-    s.answer_key, s.answer_head, s.answer_size = key, text[:64], len(text)
+    bare = text.strip()
+    s.answer_key, s.answer_head, s.answer_size = key, bare[:64], len(bare)
     if record is not None and record.metadata is not None and record.metadata.compaction_output:
         reading.say(key, "compaction", "system", text, counted=False)
     else:
@@ -59,7 +60,7 @@ def _user_item(reading: Reading, p: Payload, native: str) -> None:
         if not told:
             reading.say(key, "message", "user", prompt, counted=False)
         return
-    turn = reading.say(key, "message", "user", prompt)
+    turn = reading.say(key, "message", "user", prompt, model=s.model)
     if not s.prompts:
         s.pending.append(turn)
         if len(s.pending) > PENDING_KEPT or sum(len(one.text) for one in s.pending) > PENDING_TEXT:
@@ -91,10 +92,12 @@ def item_completed(reading: Reading, p: Payload) -> None:
 def _told(reading: Reading, text: str, image: bool, native: str, event: str) -> None:
     """A prompt as an event tells it. Within a turn the first kind of event serves, the other is its copy."""
     s = reading.s
-    if injected(text):
-        _put_there(reading, text, native)
-        return
-    prompt = unwrapped(text) or (IMAGE if image else "")
+    put_there, typed = parted(text)
+    if put_there:
+        _put_there(reading, put_there, native)
+        if not typed:
+            return
+    prompt = unwrapped(typed) or (IMAGE if image else "")
     if not prompt or (s.prompt_native == native and s.prompt_event != event):
         return
     s.prompt_native, s.prompt_event = native, event
@@ -104,7 +107,8 @@ def _told(reading: Reading, text: str, image: bool, native: str, event: str) -> 
         unconfirmed = [turn for turn in s.pending if turn.key != key]
         reading.facts.turns.extend(msgspec.structs.replace(turn, counted=False) for turn in unconfirmed)
         s.pending = []
-    reading.say(key, "message", "user", prompt)
+    # an unanswered turn has no other fact that tells its model
+    reading.say(key, "message", "user", prompt, model=s.model)
 
 
 def _put_there(reading: Reading, text: str, native: str) -> None:
@@ -152,9 +156,13 @@ def compacted(reading: Reading, p: Payload) -> None:
     """The new history is in force. A local compaction asked for its summary as for any answer, just before."""
     s = reading.s
     reading.place(p.turn_id, None)
+    s.compacted = True
+    if p.window_id is not None and p.window_id == s.window:
+        return  # the same line again
+    s.window = p.window_id
     _compaction(reading, reading.number("compaction", s.native, "", ITEM), p.window_id)
-    summary = raw_text(p.message)
-    if not summary.strip():
+    summary = raw_text(p.message).strip()
+    if not summary:
         return
     size = s.answer_size
     if 0 < size <= len(summary) and summary[-size:].startswith(s.answer_head):
@@ -165,10 +173,9 @@ def compacted(reading: Reading, p: Payload) -> None:
 
 
 def context_compacted(reading: Reading, p: Payload) -> None:
-    """The same compaction as the `compacted` line of its turn; clients of late 2025 write only this."""
-    native = reading.s.native
-    key = reading.number("compaction", native, "", EVENT)
-    if reading.given("compaction", native, "", EVENT) > reading.given("compaction", native, "", ITEM):
+    """The same compaction as a `compacted` line; clients of late 2025 write only this."""
+    key = reading.number("compaction", reading.s.native, "", EVENT)
+    if not reading.s.compacted:
         _compaction(reading, key, None)
 
 

@@ -169,7 +169,6 @@ class Fold:
 
     def _begun(self, data: Data, main: bool) -> None:
         s = self.s
-        s.recorded = False
         if not main:
             return
         if data.copilot_version and data.copilot_version not in s.clients:
@@ -264,7 +263,7 @@ class Fold:
     def _shut_down(self, data: Data, native: str, at: int | None) -> None:
         """Amounts by model. Since 1.0.8x they include the runs before, in earlier versions only this one.
 
-        They count only for a run whose requests were not recorded one by one.
+        They count only where no request was recorded one by one since the last shutdown.
         """
         s = self.s
         snapshot = data.accounting_snapshot

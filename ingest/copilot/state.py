@@ -33,7 +33,7 @@ class State(msgspec.Struct, omit_defaults=True):
     booked: dict[str, Counts] = {}
     """Amounts of the last shutdown, by model."""
     recorded: bool = False
-    """Requests of this run of the client were recorded one by one."""
+    """Requests were recorded one by one since the last shutdown."""
     has_usage: bool = False
     cwd: str | None = None
     branch: str | None = None

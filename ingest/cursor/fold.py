@@ -20,12 +20,13 @@ from prosa.events.facts import (
     Usage,
     fact_key,
 )
-from prosa.ingest.clock import EARLIEST_US, from_number
+from prosa.ingest.clock import EARLIEST_US, from_number, parse_iso
 from prosa.ingest.cursor import AGENT
 from prosa.ingest.cursor.ide import entry_of, time_of
 from prosa.ingest.cursor.mirror import read_lines, read_text
 from prosa.ingest.cursor.prompts import Entry, title_of
-from prosa.ingest.cursor.store import NOTHING, Copied, is_hash_of, workspaces
+from prosa.ingest.cursor.siblings import NOTHING, Copied, compactions_of
+from prosa.ingest.cursor.store import is_hash_of, workspaces
 from prosa.ingest.cursor.turns import Reading, Spoken, merged, read_messages, read_old_turns, read_tree
 from prosa.ingest.importer import Identity
 from prosa.ingest.json_lines import plain
@@ -36,8 +37,6 @@ from prosa.ingest.turn import turn_of
 MINUTE_US = 60_000_000
 STAMPS_MS = (1_500_000_000_000, 2_500_000_000_000)
 """Numbers of this size in a root are times."""
-COMPACTIONS = 100_000
-"""More than this is a field that means something else."""
 PATHS = 20_000
 ROOT_FIELDS = 100
 """Roots have fields up to 22 so far."""
@@ -94,7 +93,8 @@ class _Session:
             root = Message()
             fields |= {"state": "encrypted", "state_reason": "its root is no plain record"}
         counts = [count for count in _list(head, "copied") if isinstance(count, int)]
-        reading = readings(root, blobs, Copied(*counts) if len(counts) == 2 else NOTHING)
+        copied = Copied(*counts) if len(counts) == len(NOTHING) else NOTHING
+        reading = readings(root, blobs, copied)
         times = _times(root, blobs)
         turns = _timed(reading.turns, root, created)
         if not reading.turns and reading.unreadable and head.get("has_key"):
@@ -103,7 +103,7 @@ class _Session:
             fields |= {"state": "partial", "state_reason": reason}
         for entry in (entry for turn in turns for entry in turn.entries):
             self._entry(entry, fields["forked_from"])
-        self._compactions(root)
+        self._compactions(root, copied.compactions, fields["forked_from"])
         if fields["forked_from"] and created is not None:
             # the copy itself: a fork that added nothing has no other record of its own
             key = fact_key(AGENT, "mark", f"{self._identity.key}#created")
@@ -124,13 +124,16 @@ class _Session:
             **fields,
         )
 
-    def _compactions(self, root: Message) -> None:
-        count = root.number(17)
-        if count is None or count > COMPACTIONS:
-            count = len(root.blobs(13))
-        for number in range(1, count + 1):
+    def _compactions(self, root: Message, copied: int, source: str | None) -> None:
+        for number in range(1, compactions_of(root) + 1):
             name = f"{self._identity.key}#compaction {number}"
-            compaction = Compaction(key=fact_key(AGENT, "compaction", name), id=f"{self._identity.id}#{number}")
+            is_copy = source is not None and number <= copied
+            compaction = Compaction(
+                key=fact_key(AGENT, "compaction", name),
+                id=f"{self._identity.id}#{number}",
+                copied=PROVEN if is_copy else NOT_COPIED,
+                copied_from=source if is_copy else None,
+            )
             self.facts.compactions.append(compaction)
 
     # mirrors
@@ -251,8 +254,8 @@ def readings(root: Message, blobs: dict[str, bytes], copied: Copied = NOTHING) -
 
 
 def is_tree(tree: Reading, messages: Reading) -> bool:
-    """The turn tree serves unless it has fewer prompts."""
-    return any(turn.entries for turn in tree.turns) and tree.prompts >= messages.prompts
+    """The turn tree serves unless it has fewer user turns; those that nobody typed look typed in the messages."""
+    return any(turn.entries for turn in tree.turns) and tree.user_turns >= messages.user_turns
 
 
 # decoding the raw
@@ -300,7 +303,7 @@ def _count(value: object) -> int:
 
 
 def _known(*values: object) -> list[int]:
-    return [at for at in map(from_number, values) if at is not None]
+    return [at for value in values if (at := parse_iso(value) or from_number(value)) is not None]
 
 
 def _first_time(*values: object) -> int | None:
@@ -374,7 +377,7 @@ def _cwd(
     named = side.get("cwd")
     if isinstance(named, str) and (named.startswith("/") or named[1:3] in (":\\", ":/")):
         return plain(named)
-    uris = workspaces(root)
+    uris = workspaces(root) or [path for uri in _list(head, "uris") if (path := path_of(uri)) is not None]
     if uris:
         return plain(next((path for path in uris if is_hash_of(folder, path)), uris[0]))
     plan = meta.get("currentPlanUri")

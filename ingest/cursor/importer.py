@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from prosa.ingest.chunks import line_chunks
-from prosa.ingest.cursor import AGENT
+from prosa.ingest.cursor import AGENT, siblings
 from prosa.ingest.cursor import ide as cursor_ide
 from prosa.ingest.cursor import store as cursor_store
 from prosa.ingest.cursor.fold import is_tree, plain_root, read, readings
@@ -78,10 +78,12 @@ def _source(folders: Folders, paths: list[str], native: str | None) -> Iterator[
 
 
 def _mirrors(folders: Folders, folder: Place, depth: int) -> Iterator[Source]:
-    """`<id>.jsonl` and `.txt`, flat or in a folder of the same name; sub-agents lie in a folder of their parent's."""
-    for entry in folders.entries(folder):
+    """`<id>.jsonl`, else `.txt`, flat or in a folder of the same name; sub-agents lie in a folder of their parent's."""
+    entries = list(folders.entries(folder))
+    lines = {entry.name.removesuffix(".jsonl") for entry in entries if entry.name.endswith(".jsonl")}
+    for entry in entries:
         stem, dot, kind = entry.name.rpartition(".")
-        if dot and stem and kind in ("jsonl", "txt"):
+        if dot and stem and (kind == "jsonl" or (kind == "txt" and stem not in lines)):
             files = folders.files([entry])
             if files:
                 yield Source(AGENT, entry.path, files, stem, rank=newest(files))
@@ -122,9 +124,8 @@ def _store(path: Path, report: Report) -> Iterator[Raw]:
         surface = _surface(store)
     if surface is not None:
         identity = Identity(AGENT, cursor_store.id_of(store.meta, path))
-        yield Raw(
-            identity, partial(line_chunks, list(cursor_store.lines_of(path, store))), verbatim=False, surface=surface
-        )
+        lines = list(cursor_store.lines_of(path, store, siblings.proven(path, store)))
+        yield Raw(identity, partial(line_chunks, lines), verbatim=False, surface=surface)
 
 
 def _surface(store: cursor_store.Store) -> str | None:
@@ -237,7 +238,7 @@ def _known_paths(home: Path) -> set[str]:
     folders = Folders(AGENT, quiet)
     for folder in folders.inside(home.absolute() / "chats"):
         for chat in folders.inside(folder):
-            cwd = cursor_store.folder_path(Path(chat))
+            cwd = siblings.folder_path(Path(chat))
             if cwd is not None:
                 found.add(cwd)
                 break

@@ -10,7 +10,6 @@ import hashlib
 import os
 from base64 import b64encode
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +17,6 @@ import msgspec
 
 from prosa.ingest import foreign_db
 from prosa.ingest.foreign_db import BrokenError, BusyError
-from prosa.ingest.importer import FileStat
 from prosa.ingest.json_lines import plain_value
 from prosa.ingest.native import json_value, native_id, path_of
 from prosa.ingest.protobuf import Message, WireError
@@ -32,13 +30,9 @@ META_FIELDS = (
 )  # fmt: skip
 SIDE_FIELDS = ("schemaVersion", "createdAtMs", "updatedAtMs", "hasConversation", "title", "cwd", "isSubagent")
 BLOBS = 1_000_000
-HEADS = 12
-"""Message ids at the start of a root by which a fork is recognised; the first are the system's and shared by all."""
 TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('meta', 'blobs')"
 META = "SELECT value FROM meta WHERE key = '0'"
 BLOB = "SELECT data FROM blobs WHERE id = ?"
-HOLDS = "SELECT 1 FROM blobs WHERE id = ?"
-NAMES = "SELECT count(*) FROM blobs WHERE instr(data, ?)"
 
 
 class UnreadableError(ValueError):
@@ -65,20 +59,8 @@ class Store(NamedTuple):
     """The client may have encrypted the blobs."""
 
 
-class Sibling(NamedTuple):
-    """A chat of the same folder, as far as another one needs to know it."""
-
-    path: str
-    id: str
-    created: int
-    heads: frozenset[str]
-    children: frozenset[str]
-    """Ids of the sub-agents whose states its root holds."""
-    cwd: str | None
-
-
-def lines_of(path: Path, store: Store) -> Iterator[bytes]:
-    """The canonical raw of a store: its blobs as they are, then what its container says."""
+def lines_of(path: Path, store: Store, proven: dict[str, Any]) -> Iterator[bytes]:
+    """The canonical raw of a store: its blobs as they are, then what its container says and its siblings prove."""
     for blob in store.blobs:
         entry: dict[str, str] = {"id": blob.id}
         text = None
@@ -92,10 +74,7 @@ def lines_of(path: Path, store: Store) -> Iterator[bytes]:
         else:
             entry["text"] = text
         yield msgspec.json.encode(entry, order="sorted") + b"\n"
-    store_id = id_of(store.meta, path)
-    siblings = _siblings(path)
     side = side_file(path.parent)
-    fork, copied = _fork(store, store_id, siblings)
     head: dict[str, Any] = {
         "cursor": "store/1",
         "folder": path.parent.parent.name,
@@ -105,10 +84,7 @@ def lines_of(path: Path, store: Store) -> Iterator[bytes]:
         "missing": store.missing,
         "damaged": store.damaged,
         "has_key": store.has_key,
-        "forked_from": fork,
-        "copied": [*copied],
-        "parent": _parent(store_id, siblings, side.get("isSubagent") is True),
-        "folder_cwd": next((one.cwd for one in siblings if one.cwd), None),
+        **proven,
     }
     if not any(isinstance(value, int) for value in (store.meta.get("createdAt"), side.get("createdAtMs"))):
         head["mtime_ms"] = max(stat.mtime_ns for stat in foreign_db.database_files(path)) // 1_000_000
@@ -131,8 +107,9 @@ def about(home: Path, native: str) -> dict[str, Any]:
         path = home / "chats" / folder / native / "store.db"
         try:
             if path.is_file():
-                meta, _ = foreign_db.read(path, _meta)
-                return {"folder": folder, "meta": meta, "side": side_file(path.parent)}
+                meta, root = foreign_db.read(path, top)
+                uris = root.texts(9)
+                return {"folder": folder, "meta": meta, "side": side_file(path.parent), "uris": uris}
         except (UnreadableError, BusyError, BrokenError, OSError):
             continue
     return {}
@@ -205,6 +182,17 @@ def _meta(db: sqlite3.Connection) -> tuple[dict[str, Any], bool]:
     return _allowed(said, META_FIELDS), bool(said.get("blobEncryptionKey"))
 
 
+def top(db: sqlite3.Connection) -> tuple[dict[str, Any], Message]:
+    """The meta row, and the root it names; an empty one where that is missing or no plain record."""
+    meta, _ = _meta(db)
+    root_id = meta.get("latestRootBlobId")
+    row = db.execute(BLOB, (root_id,)).fetchone() if isinstance(root_id, str) else None
+    try:
+        return meta, Message(row[0] if row is not None and isinstance(row[0], bytes) else b"")
+    except WireError:
+        return meta, Message()
+
+
 class _Walk:
     """Follows a root through the blobs, each once."""
 
@@ -259,171 +247,6 @@ class _Walk:
 def ids(message: Message, field: int) -> list[str]:
     """Blob ids in a field: 32 bytes each."""
     return [value.hex() for value in message.blobs(field) if len(value) == 32]
-
-
-# what other chats of the same folder prove
-
-
-class Copied(NamedTuple):
-    """How many messages, and how many records of the turn tree, stand at the start of an older chat too."""
-
-    messages: int = 0
-    tree: int = 0
-
-
-NOTHING = Copied()
-
-
-def _fork(store: Store, store_id: str, siblings: list[Sibling]) -> tuple[str | None, Copied]:
-    """The older chat that this one was copied from, and how much of its start lies there too.
-
-    A fork is a copy of the store with another agentId. Messages name their request, so a prompt that lies in two
-    stores was copied; answers and the client's own messages may be equal by chance.
-    """
-    created = store.meta.get("createdAt")
-    prompts, messages, tree = _listed(store)
-    if not prompts or not isinstance(created, int):
-        return None, NOTHING
-    source, most = None, NOTHING
-    for sibling in sorted(siblings, key=lambda one: (one.created, one.id)):
-        if sibling.id == store_id or sibling.created >= created or prompts[0] not in sibling.heads:
-            continue
-        held = Copied(_held(Path(sibling.path), messages), _held(Path(sibling.path), tree))
-        if sum(held) > sum(most) and prompts[0] in (*messages[: held.messages], *tree[: held.tree]):
-            source, most = sibling.id, held
-    return source, most
-
-
-def _listed(store: Store) -> tuple[list[str], list[str], list[str]]:
-    """Ids of the prompts, of the messages, and of what the turn tree holds, in the order of the root."""
-    data = {blob.id: blob.data for blob in store.blobs}
-    prompts: list[str] = []
-    tree: list[str] = []
-    try:
-        root = Message(store.root or b"")
-    except WireError:
-        return [], [], []
-    messages = ids(root, 1)
-    for name in messages:
-        said = data.get(name, b"")
-        if b'"user"' in said[:64] and (b"<user_query>" in said or b"requestId" in said):
-            prompts.append(name)
-    for name in ids(root, 8):
-        try:
-            turn = Message(data.get(name, b"")).message(1)
-        except WireError:
-            continue
-        prompts += ids(turn, 1)[-1:]
-        tree += [*ids(turn, 1)[-1:], *ids(turn, 2)]
-    return prompts, messages, tree
-
-
-def _held(path: Path, names: list[str]) -> int:
-    """How many ids at the start of the list another store has too."""
-
-    def count(db: sqlite3.Connection) -> int:
-        for number, name in enumerate(names):
-            if db.execute(HOLDS, (name,)).fetchone() is None:
-                return number
-        return len(names)
-
-    try:
-        return foreign_db.read(path, count)
-    except (BusyError, BrokenError, OSError):
-        return 0
-
-
-def _parent(store_id: str, siblings: list[Sibling], is_child: bool) -> str | None:
-    """The oldest chat of the folder that holds this one's state; of a known child the only one that names its id."""
-    holding = [(sibling.created, sibling.id) for sibling in siblings if store_id in sibling.children]
-    if holding:
-        return min(holding)[1]
-
-    def named(db: sqlite3.Connection) -> int:
-        return int(db.execute(NAMES, (store_id.encode(),)).fetchone()[0])
-
-    found: set[str] = set()
-    for sibling in siblings if is_child else ():
-        try:
-            if sibling.id != store_id and foreign_db.read(Path(sibling.path), named):
-                found.add(sibling.id)
-        except (BusyError, BrokenError, OSError):
-            continue
-    return found.pop() if len(found) == 1 else None
-
-
-def _siblings(path: Path) -> list[Sibling]:
-    """The other readable stores of the folder."""
-    found = []
-    try:
-        with os.scandir(path.parent.parent) as entries:
-            names = sorted(entry.name for entry in entries)
-    except OSError:
-        return []
-    for name in names:
-        other = path.parent.parent / name / "store.db"
-        if name == path.parent.name:
-            continue
-        try:
-            sibling = _sibling(str(other), foreign_db.database_files(other)) if other.is_file() else None
-        except OSError:
-            continue
-        if sibling is not None:
-            found.append(sibling)
-    return found
-
-
-@lru_cache(maxsize=4096)
-def _sibling(path: str, files: tuple[FileStat, ...]) -> Sibling | None:
-    """What is remembered of a store while its files stay as they are; None where it cannot be read."""
-
-    def look(db: sqlite3.Connection) -> tuple[dict[str, Any], Message]:
-        meta, _ = _meta(db)
-        root_id = meta.get("latestRootBlobId")
-        row = db.execute(BLOB, (root_id,)).fetchone() if isinstance(root_id, str) else None
-        return meta, Message(row[0] if row is not None and isinstance(row[0], bytes) else b"")
-
-    place = Path(path)
-    try:
-        meta, root = foreign_db.read(place, look)
-    except (BusyError, BrokenError, OSError, ValueError):
-        return None
-    created = meta.get("createdAt")
-    heads = set(ids(root, 1)[:HEADS])
-    if turns := ids(root, 8):
-        heads.update(_first_prompt(place, turns[0]))
-    cwd = next((one for one in (side_file(place.parent).get("cwd"), *workspaces(root)) if _is_of(one, place)), None)
-    children = frozenset(native for state in root.messages(16) if (native := native_id(state.text(1))))
-    begun = created if isinstance(created, int) else 0
-    return Sibling(path, id_of(meta, place), begun, frozenset(heads), children, cwd)
-
-
-def folder_path(chat: Path) -> str | None:
-    """The working folder that a chat states and that its folder's name proves."""
-    cwd = side_file(chat).get("cwd")
-    if _is_of(cwd, chat / "store.db"):
-        return str(cwd)
-    path = chat / "store.db"
-    try:
-        sibling = _sibling(str(path), foreign_db.database_files(path)) if path.is_file() else None
-    except OSError:
-        return None
-    return sibling.cwd if sibling is not None else None
-
-
-def _first_prompt(path: Path, turn: str) -> list[str]:
-    def look(db: sqlite3.Connection) -> list[str]:
-        row = db.execute(BLOB, (turn,)).fetchone()
-        return ids(Message(row[0] if row is not None and isinstance(row[0], bytes) else b"").message(1), 1)
-
-    try:
-        return foreign_db.read(path, look)
-    except (BusyError, BrokenError, OSError, ValueError):
-        return []
-
-
-def _is_of(cwd: object, path: Path) -> bool:
-    return isinstance(cwd, str) and cwd.startswith("/") and is_hash_of(path.parent.parent.name, cwd)
 
 
 def is_hash_of(folder: str, cwd: str) -> bool:

@@ -48,8 +48,9 @@ class Reading(NamedTuple):
     """Kinds of record and of part that nobody knows: count and bytes."""
 
     @property
-    def prompts(self) -> int:
-        return sum(e.role == "user" and e.counted and e.kind == "message" for turn in self.turns for e in turn.entries)
+    def user_turns(self) -> int:
+        """Prompts, and what the client said or ran in the user's place."""
+        return sum(e.role == "user" and e.kind == "message" for turn in self.turns for e in turn.entries)
 
 
 class Names:

@@ -10,11 +10,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from prosa.ingest.chunks import file_chunks
 from prosa.ingest.gemini import AGENT
 from prosa.ingest.importer import Report, Trouble
 from prosa.ingest.json_lines import REFUSED
@@ -25,6 +27,8 @@ TRUSTED = "trustedFolders.json"
 ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
 WORKSPACES = re.compile(r"\*\*Workspace Directories:\*\*\s*\n((?:[ \t]+-[ \t]+.+\n?)+)")
 PATH_LIMIT = 4096
+NAMED = re.compile(rb'["\s-](/[^"\\]{1,1024}|[A-Za-z]:(?:\\\\[^"\\]{1,255}){1,64})')
+"""A path inside JSON: a value, or a line of a list."""
 HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -61,7 +65,10 @@ def _of_folder(folder: Path, project_hash: str | None) -> Place | None:
     for evidence, path in _known(home, folder.parent, [*named, *sorted(slugs)]):
         if _is_path(path) and project_hash in path_hashes(path):
             return Place(path, f"{evidence}: sha256")
-    return Place(named[0], REGISTRY) if named else None
+    if named:
+        return Place(named[0], REGISTRY)
+    told = _named_in_chats(folder.parent).get(project_hash) if project_hash else None
+    return Place(told, "another chat: sha256") if told else None
 
 
 def _known(home: Path, tmp: Path, registered: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -77,6 +84,27 @@ def _known(home: Path, tmp: Path, registered: Iterable[str]) -> Iterator[tuple[s
         root = _root(Path(folder))
         if root is not None:
             yield ROOT, root
+
+
+def _named_in_chats(tmp: Path) -> dict[str, str]:
+    """Every path that stands in a chat of this home, by its hash."""
+    chats = [*tmp.glob("*/chats/*.json*"), *tmp.glob("*/chats/*/*.json*")]
+    stats = [(str(chat), chat.stat()) for chat in sorted(chats) if chat.is_file()]
+    return _hashes_in(tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in stats))
+
+
+@lru_cache(maxsize=1)
+def _hashes_in(files: tuple[tuple[str, int, int], ...]) -> dict[str, str]:
+    """`files` with size and time, so that all sessions of a home share one reading."""
+    paths: set[str] = set()
+    for name, _, _ in files:
+        try:
+            for data in file_chunks(name):
+                for found in set(NAMED.findall(data)):
+                    paths.update(_upwards(found.decode("utf-8", "replace").replace("\\\\", "\\")))
+        except OSError:
+            continue  # reported where its own session is read
+    return {digest: path for path in sorted(paths) for digest in path_hashes(path)}
 
 
 def _root(folder: Path) -> str | None:

@@ -10,10 +10,15 @@ INJECTED = (
     "This is the Gemini CLI. We are setting up the context for our chat.",
     "System: Potential loop detected. Details:",
     "You have stopped calling tools without finishing",
+    "I ran the following shell command:\n```",  # a !command and its output (0.61.0)
 )
 COMMANDS = ("/", "?")
 """What the agent itself takes for no prompt."""
-ACKNOWLEDGED = ("Got it. Thanks for the additional context!", "Got it. Thanks for the context!")
+ACKNOWLEDGED = (
+    "Got it. Thanks for the additional context!",
+    "Got it. Thanks for the context!",
+    "[The previous response was interrupted before it completed.]",  # behind a cancelled tool (0.61.0)
+)
 
 
 def is_prompt(text: str) -> bool:
@@ -23,5 +28,5 @@ def is_prompt(text: str) -> bool:
 
 
 def is_acknowledgement(text: str) -> bool:
-    """The answer that the client puts behind a summary."""
+    """An answer that the client put there itself: behind a summary, or in the place of an interrupted one."""
     return text.strip() in ACKNOWLEDGED

@@ -111,14 +111,15 @@ def _heads(source: Source, folder: Path, report: Report) -> tuple[list[Section],
         id_ = None
     cwd = _group_cwd(folder.parent, names, report)
     heads = [Section(file=SUMMARY, text=text, group=_utf8(folder.parent.name), group_cwd=cwd)]
-    for file in source.files:
-        path = Path(file.path)
-        if path.name != "meta.json":
-            continue
+    metas = [path for file in source.files if (path := Path(file.path)).name == "meta.json"]
+    if id_ not in (None, source.id):
+        # a moved folder: the spawner knows the session by its id
+        metas += sorted(folder.parent.parent.glob(f"*/*/subagents/{id_}/meta.json"))
+    for path in metas:
         said = _small(path, report)
         meta = document(said.encode()) if said is not None else None
         if meta is None:
-            report(Trouble(AGENT, file.path, "not JSON: left out"))
+            report(Trouble(AGENT, str(path), "not JSON: left out"))
         elif text_of(meta, "child_session_id") in (None, id_, source.id):
             heads.append(Section(file=f"subagents/{path.parent.name}/meta.json", text=said))
     return heads, id_

@@ -386,13 +386,14 @@ def _joins(speech: Speech, tag: Tag, place: Place) -> bool:
 
 
 def _by_model(tokens: Tokens) -> list[tuple[str | None, Tokens]]:
-    """The parts of a turn by model where they make up the turn, else the turn as a whole."""
+    """The parts of a turn by model where they make up the turn, else the turn as a whole, booked to the first."""
     parts = list((tokens.model_usage or {}).items())
-    if len(parts) > 1:
-        spent = sum(one.input_tokens + one.output_tokens for _, one in parts)
-        if spent == tokens.input_tokens + tokens.output_tokens:
-            return [(model, one) for model, one in parts]
-    return [(parts[0][0] if parts else None, tokens)]
+    if not parts:
+        return [(None, tokens)]
+    spent = sum(one.input_tokens + one.output_tokens for _, one in parts)
+    if len(parts) > 1 and spent == tokens.input_tokens + tokens.output_tokens:
+        return [(model, one) for model, one in parts]
+    return [(parts[0][0], tokens), *((model, Tokens()) for model, _ in parts[1:])]
 
 
 def _usage(key: int, place: Place, model: str | None, tokens: Tokens) -> Usage:

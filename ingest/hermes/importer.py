@@ -8,7 +8,7 @@ file is a source. The default profile has no name in its sessions' keys. Format 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +36,7 @@ ASIDE_FILES: tuple[str, ...] = ()
 TRANSCRIPT = re.compile(r"(?!request_dump_)(?P<id>.+)\.jsonl\Z", re.DOTALL)
 SNAPSHOT = re.compile(r"session_(?P<id>.+)\.json\Z", re.DOTALL)
 PROFILES = "profiles"
+ID_LIMIT = 200
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -99,7 +100,7 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
 
     files = _grouped(source)
     if source.id is not None:
-        yield from _file_raw(source, files[source.id], report)
+        yield from _file_raw(source, files[source.id], report, set())
         return
     path = Path(source.path)
     known: list[Held] = []
@@ -111,8 +112,9 @@ def raws(source: Source, report: Report) -> Iterator[Raw]:
     except (BrokenError, OSError) as bad:
         report(Trouble(AGENT, source.path, f"cannot be read: {bad}"))
     yield from _database_raws(source, path, known, files, report)
-    for native in sorted(files.keys() - {one.id for one in known}):
-        yield from _file_raw(source, files[native], report)
+    stored = {one.id for one in known}
+    for native in sorted(files.keys() - stored):
+        yield from _file_raw(source, files[native], report, stored | files.keys())
 
 
 def _grouped(source: Source) -> dict[str, Files]:
@@ -207,11 +209,22 @@ def _wrapped(transcript: Transcript) -> Iterator[bytes]:
             yield _encode({"message": message}) + b"\n"
 
 
-def _file_raw(source: Source, files: Files, report: Report) -> Iterator[Raw]:
+def _file_raw(source: Source, files: Files, report: Report, others: Set[str]) -> Iterator[Raw]:
+    """The session that only files hold. A snapshot says its id, whatever its name is."""
     best = _richest(files, report)
-    if best is not None:
+    if best is None:
+        return
+    native = _stated_id(best) or files.id
+    if native == files.id or native not in others:
         path = best.path
-        yield Raw(Identity(AGENT, files.id, source.scope), lambda: file_chunks(path))
+        yield Raw(Identity(AGENT, native, source.scope), lambda: file_chunks(path))
+
+
+def _stated_id(transcript: Transcript) -> str | None:
+    from prosa.ingest.hermes.fold import Session
+
+    stated = (Session.document(transcript.data) or {}).get("session_id")
+    return stated if isinstance(stated, str) and 0 < len(stated) <= ID_LIMIT else None
 
 
 def fold(identity: Identity, state: bytes | None = None) -> Fold:

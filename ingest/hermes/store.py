@@ -182,24 +182,28 @@ class Store:
         lineage: Lineage | None = None
         for ancestor in reversed(chain[1:]):
             lineage = self._lineage(ancestor, lineage)
-        source = self._source(session)
-        if source is None or source == session.get("id"):
+        return self._inherits(session, lineage) if self._source(session) != session.get("id") else None
+
+    def _inherits(self, session: Record, lineage: Lineage | None) -> Heritage | None:
+        kind, source = self._relation(session)
+        if kind not in INHERITS or not source:
             return None
-        return Heritage(source, time_of(session.get("started_at")), lineage or Lineage())
+        # where nothing says why a session names another, an equal first prompt is no copy
+        return Heritage(source, time_of(session.get("started_at")), lineage or Lineage(), kind == "unknown")
 
     def _source(self, session: Record) -> str | None:
-        parent = self._session(_text(session.get("parent_session_id")))
-        kind, source = relation(session, parent)
+        kind, source = self._relation(session)
         return source if kind in INHERITS else None
+
+    def _relation(self, session: Record) -> tuple[str | None, str]:
+        return relation(session, self._session(_text(session.get("parent_session_id"))))
 
     def _lineage(self, session: Record, before: Lineage | None) -> Lineage:
         native = _text(session.get("id"))
         if native in self._lineages:
             return self._lineages[native]
         pieces, _ = _pieces(list(self._rows(native)))
-        source = self._source(session)
-        heritage = Heritage(source, time_of(session.get("started_at")), before or Lineage()) if source else None
-        lineage = lineage_of(place(native, pieces, heritage, {}), before)
+        lineage = lineage_of(place(native, pieces, self._inherits(session, before), {}), before)
         if not pieces and before is not None:
             # a rotation that wrote no row: what goes on from it goes on from its source
             lineage = before

@@ -117,8 +117,10 @@ class Rows:
         old = older(own)
         if not old:
             return Copies(named if isinstance(named, str) else None, {})
+        project = session.get("project_id")
+        same_project = (project if isinstance(project, str) else None, native)  # a blob was made an object
         siblings = []
-        for other, title, created in self._db.execute(SIBLINGS, (session.get("project_id"), native)).fetchall():
+        for other, title, created in self._db.execute(SIBLINGS, same_project).fetchall():
             if isinstance(other, str) and self._db.execute(HOLDS, (other, old[0][1])).fetchone():
                 siblings.append(self._told(other, title, created))
         return copies_of(own, siblings, named if isinstance(named, str) else None)

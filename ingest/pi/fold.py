@@ -61,7 +61,7 @@ class State(msgspec.Struct):
     forked_from: str | None = None
     started_at: int | None = None
     model: str | None = None
-    """Of the last answer."""
+    """Of the last answer that is no copy."""
     has_usage: bool = False
     seen: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Id of an entry → length and checksum of the different lines that have it."""
@@ -119,7 +119,8 @@ class Fold:
         if not self._place(entry, line, at):
             return
         if entry.type == "message" and entry.message is not None:
-            self._message(entry.message, at if at is not None else time_of(entry.message.timestamp))
+            times = (at, time_of(entry.message.timestamp))
+            self._message(entry.message, max((time for time in times if time is not None), default=None))
         elif entry.type == "compaction":
             self._compaction(entry, at)
         elif entry.type == "branch_summary":
@@ -206,7 +207,8 @@ class Fold:
     def _answer(self, message: Message, at: int | None) -> None:
         """Texts are one answer, however many blocks they are; each readable thought and each call is one."""
         model = message.model or None
-        self.s.model = model or self.s.model
+        if model and self._copied == NOT_COPIED:
+            self.s.model = model
         content = message.content
         said = False
         for index, block in enumerate(content if isinstance(content, list) else ()):

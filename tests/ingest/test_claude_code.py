@@ -105,7 +105,7 @@ def owned(sessions: dict[str, Folded]) -> dict[str, Folded]:
         result[key] = own = Folded(session.identity, session.header, ())
         own.facts = {name: fact for name, fact in session.facts.items() if owners[name] == key and fact.copied != 2}
         inherited = Counter(
-            getattr(fact, "copied_from", None) or owners[name].rpartition("/")[2]
+            (fact.copied_from if fact.copied == 2 else None) or owners[name].rpartition("/")[2]
             for name, fact in session.facts.items()
             if name not in own.facts
         )
@@ -506,7 +506,7 @@ def test_an_api_error_is_neither_turn_nor_usage() -> None:
     assert not folded.of(Turn)
     assert not folded.of(Usage)
     assert not folded.header.has_usage
-    assert len(folded.of(Mark)) == 1
+    assert len(folded.of(Mark)) == 2
 
 
 def test_side_records_alone_make_no_turn_and_move_only_the_header() -> None:

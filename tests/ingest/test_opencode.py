@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Mark, Turn, Usage
@@ -541,6 +541,7 @@ ROWS = st.lists(
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(rows=[("message", {0: "b", 1: 0}), ("session", {0: b""})])
 @given(rows=ROWS)
 def test_any_cell_may_hold_anything(tmp_path: Path, rows: list[tuple[str, dict[int, Any]]]) -> None:
     (tmp_path / "opencode.db").unlink(missing_ok=True)
