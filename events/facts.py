@@ -69,6 +69,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Part of output; None where the agent does not record it."""
     tier: str | None = None
     """Service tier or speed, where it changes the price (`priority`, `batch`, `fast`)."""
+    apart: bool = False
+    """Spent beside the conversation (a cache kept warm, a summary): its model is none of the session's."""
     copied: int = NOT_COPIED
     copied_from: str | None = None
 

@@ -24,7 +24,7 @@ SELECT group_concat(row, ';') FROM (
 USAGES = """
 SELECT group_concat(row, ';') FROM (
     SELECT concat_ws(',', ifnull(at, '-'), own, input, output, cache_read, cache_write_5m, cache_write_1h,
-        ifnull(reasoning, '-'), ifnull((SELECT name FROM names WHERE number = model), '-')) AS row
+        ifnull(reasoning, '-'), ifnull((SELECT name FROM names WHERE number = model), '-'), apart) AS row
     FROM usages WHERE id BETWEEN ? AND ? ORDER BY row)"""
 COMPACTIONS = """
 SELECT group_concat(row, ';') FROM (

@@ -23,7 +23,7 @@ TEXTS: Final = ("text_rest", "text_thinking", "text_answer", "text_prompt")
 TOKENIZER: Final = "unicode61 remove_diacritics 2"
 
 PUT_TURN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 2, ?, ?, ?, ?)"
-PUT_USAGE = "INSERT OR REPLACE INTO usages VALUES (?, ?, ?, 2, ?, ?, ?, ?, ?, ?, ?, ?)"
+PUT_USAGE = "INSERT OR REPLACE INTO usages VALUES (?, ?, ?, 2, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 PUT_MARK = "INSERT OR REPLACE INTO marks VALUES (?, ?, ?, 2)"
 PUT_COMPACTION = "INSERT OR REPLACE INTO compactions VALUES (?, ?, 2, ?, ?, ?)"
 PUT_TEXT = {table: f"INSERT INTO {table} (rowid, text) VALUES (?, ?)" for table in TEXTS}
@@ -263,7 +263,7 @@ class Writer:
                 (
                     fact_id, item.at, self._names.maybe(item.model), item.input, item.output, item.cache_read,
                     item.cache_write_5m, item.cache_write_1h, item.reasoning, self._names.maybe(item.tier),
-                    self._price(item),
+                    self._price(item), item.apart,
                 )
             )  # fmt: skip
             self._claim(item.key, fact_id, item.copied, item.copied_from)

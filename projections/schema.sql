@@ -126,7 +126,8 @@ CREATE TABLE usages (
     cache_write_1h INTEGER NOT NULL,
     reasoning      INTEGER,
     tier           INTEGER,
-    cost           INTEGER            -- pico-dollars; NULL: no price
+    cost           INTEGER,           -- pico-dollars; NULL: no price
+    apart          INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE marks (

@@ -49,7 +49,7 @@ SELECT DISTINCT coalesce(name, '') FROM usage_sums LEFT JOIN names ON number = m
 WHERE sid = ? AND unpriced ORDER BY 1"""
 MODELS = """
 SELECT name FROM (
-    SELECT model, at, id FROM usages WHERE id BETWEEN :low AND :high AND own = 2 AND model IS NOT NULL
+    SELECT model, at, id FROM usages WHERE id BETWEEN :low AND :high AND own = 2 AND NOT apart AND model IS NOT NULL
     UNION ALL SELECT model, at, id FROM turns WHERE id BETWEEN :low AND :high AND own = 2 AND model IS NOT NULL
 ) JOIN names ON number = model GROUP BY model ORDER BY min(at) IS NULL, min(at), min(id)"""
 TIMES = """

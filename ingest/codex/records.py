@@ -392,6 +392,7 @@ HEADS = ("Chunk ID: ", "Wall time", "Exit code: ", "Process exited", "Script fai
 
 def _says_failed(text: str) -> bool:
     """The header the client itself writes above an output; the output below it proves nothing."""
+    text = text.lstrip()
     if not text.startswith(HEADS):
         return False
     if text.startswith("Script failed"):

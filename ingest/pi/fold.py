@@ -125,12 +125,14 @@ class Fold:
             self._compaction(entry, at)
         elif entry.type == "branch_summary":
             self._beside(
-                at, self._summary("branch_summary", entry.summary or ""), self._tokens(entry.usage, self.s.model)
+                at,
+                self._summary("branch_summary", entry.summary or ""),
+                self._tokens(entry.usage, self.s.model, apart=True),
             )
         elif entry.type == "custom_message":
             self._beside(at, self._summary("custom_message", spoken(entry.content)))
         elif entry.type == "usage":
-            self._beside(at, usage=self._tokens(entry.usage, entry.model or self.s.model))
+            self._beside(at, usage=self._tokens(entry.usage, entry.model or self.s.model, apart=True))
         elif entry.type == "session_info":
             self.s.title = (entry.name or "").strip() or None
         elif entry.type not in SIDE_TYPES:
@@ -228,7 +230,9 @@ class Fold:
         if usage is not None:
             self._facts.usage.append(usage)
 
-    def _tokens(self, tokens: Tokens | None, model: str | None, at: int | None = None) -> Usage | None:
+    def _tokens(
+        self, tokens: Tokens | None, model: str | None, at: int | None = None, apart: bool = False
+    ) -> Usage | None:
         """One request. Counts are disjoint; what lives an hour is a part of what was written to the cache."""
         if tokens is None:
             return None
@@ -244,6 +248,7 @@ class Fold:
             cache_write_5m=written - hour if hour <= written else written,
             cache_write_1h=hour,
             reasoning=None if tokens.reasoning is None else count(tokens.reasoning),
+            apart=apart,
             copied=self._copied,
             copied_from=self._copied_from,
         )
@@ -260,7 +265,7 @@ class Fold:
             copied_from=self._copied_from,
         )
         turn = self._summary("compaction", entry.summary or "")
-        self._beside(at, turn, self._tokens(entry.usage, self.s.model), compaction)
+        self._beside(at, turn, self._tokens(entry.usage, self.s.model, apart=True), compaction)
 
     def _summary(self, place: str, text: str) -> Turn | None:
         if not text or text.isspace():

@@ -350,6 +350,7 @@ PACKED = {"output": "x", "metadata": {"exit_code": 1}}
     ("said", "errors"),
     [
         ("Exit code: 1\nWall time: 0 seconds\nOutput:\nx", 1),
+        ("\nExit code: 1\nWall time: 0 seconds\nOutput:\nx", 1),
         ("Exit code: 0\nWall time: 0 seconds\nOutput:\nExit code: 1\nProcess exited with code 2", 0),
         ("Exit code: 0\r\nWall time: 0\r\nOutput:\r\nx", 0),
         ("Chunk ID: a\nWall time: 0.1 seconds\nProcess exited with code 2\nOutput:\nx", 1),

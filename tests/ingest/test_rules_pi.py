@@ -202,6 +202,13 @@ def test_a_compaction_before_a_forks_first_answer_names_no_model(store: Store) -
     assert found[B]["models"] == ["m2"]
 
 
+def test_what_was_spent_beside_the_conversation_names_no_model(store: Store) -> None:
+    beside = {**entry(3, "usage", model="m9", usage=USE), "kind": "cache_warm"}
+    found = session(store, user(1, "x"), answer(2), beside, answer(4, model="m2"))
+    assert found["models"] == ["m1", "m2"]
+    assert found["usage"]["input"] == 30
+
+
 def test_reasoning_is_unknown_until_it_is_recorded(store: Store) -> None:
     found = session(store, user(1, "x"), answer(2), answer(3, usage=USE | {"reasoning": 4}), answer(4, usage=None))
     assert found["usage"] == {"input": 20, "output": 10, "cache_read": 4, "cache_creation": 6, "reasoning": 4}
