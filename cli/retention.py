@@ -32,8 +32,10 @@ def cleanup_days(settings: Path) -> tuple[float, bool]:
     """The period in force, and whether the settings state it."""
     import msgspec
 
+    from prosa.ingest.chunks import read_file
+
     try:
-        stated = msgspec.json.decode(settings.read_bytes())
+        stated = msgspec.json.decode(read_file(settings))
     except (OSError, msgspec.DecodeError):
         return DEFAULT_DAYS, False
     days = stated.get("cleanupPeriodDays") if isinstance(stated, dict) else None

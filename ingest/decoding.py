@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
+from prosa.ingest.chunks import open_file
 from prosa.ingest.importer import Report, Trouble
 from prosa.ingest.json_lines import REFUSED, Lines, values
 from prosa.ingest.tally import Tally
@@ -106,7 +107,7 @@ def records_in(path: Path, kind: type[S], agent: str, report: Report) -> Iterato
     """The records of a small shared file of lines, if there is one. Lines that are none are passed over."""
     decode = msgspec.json.Decoder(kind).decode
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for line in file:
                 try:
                     record = decode(line)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from prosa.ingest.chunks import file_chunks
+from prosa.ingest.chunks import file_chunks, read_file
 from prosa.ingest.claude_code import AGENT
 from prosa.ingest.decoding import records_in
 from prosa.ingest.folders import Folders, Place, below_home
@@ -141,7 +141,7 @@ def _titles(home: Path, known: Mapping[str, Iterable[Identity]], report: Report)
                 continue
             path = Path(entry.path, "custom-title.json")
             try:
-                said = msgspec.json.decode(path.read_bytes(), type=TitleFile)
+                said = msgspec.json.decode(read_file(path), type=TitleFile)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except (OSError, *REFUSED) as bad:

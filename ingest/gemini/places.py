@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from prosa.ingest.chunks import file_chunks
+from prosa.ingest.chunks import file_chunks, open_file, read_file
 from prosa.ingest.gemini import AGENT
 from prosa.ingest.importer import Report, Trouble
 from prosa.ingest.json_lines import REFUSED
@@ -109,7 +109,7 @@ def _hashes_in(files: tuple[tuple[str, int, int], ...]) -> dict[str, str]:
 
 def _root(folder: Path) -> str | None:
     try:
-        with (folder / ROOT).open("rb") as file:
+        with open_file(folder / ROOT) as file:
             text = file.read(PATH_LIMIT + 1).decode("utf-8", "replace").strip("\ufeff\0 \t\r\n")
     except OSError:
         return None
@@ -123,7 +123,7 @@ def _is_path(text: str) -> bool:
 def _object(path: Path) -> dict[str, Any]:
     """A JSON object in a file, {} where there is none."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        found = msgspec.json.decode(read_file(path))
     except (OSError, *REFUSED):
         return {}
     return found if isinstance(found, dict) else {}
@@ -132,7 +132,7 @@ def _object(path: Path) -> dict[str, Any]:
 def check_registry(path: Path, report: Report) -> None:
     """Report a registry that cannot be read: sessions would silently lose their project."""
     try:
-        found = msgspec.json.decode(path.read_bytes())
+        found = msgspec.json.decode(read_file(path))
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as bad:

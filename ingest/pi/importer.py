@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from prosa.ingest.chunks import file_chunks
+from prosa.ingest.chunks import file_chunks, read_file
 from prosa.ingest.folders import Folders, Place
 from prosa.ingest.importer import Aside, Fold, Identity, Raw, Report, Source, Trouble
 from prosa.ingest.json_lines import REFUSED
@@ -51,7 +51,7 @@ def homes(env: Mapping[str, str], user_home: Path) -> list[Path]:
     named = env.get("PI_CODING_AGENT_SESSION_DIR")
     if not named:
         try:
-            named = msgspec.json.decode((agent / "settings.json").read_bytes(), type=Settings).session_dir
+            named = msgspec.json.decode(read_file(agent / "settings.json"), type=Settings).session_dir
         except (OSError, *REFUSED):
             named = None
     return [agent, *([_path(named, user_home, agent)] if named else [])]
