@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 from base64 import b64encode
-from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from folded import Folded, copied_home, differences, fold_bytes, is_empty, owned, reckon, snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire import field, varint
 
-from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Mark, Turn, Usage
+from prosa.events.facts import Compaction, Usage
 from prosa.ingest.antigravity import importer as antigravity
-from prosa.ingest.clock import parse_iso
 from prosa.ingest.importer import Identity, Trouble
 
 CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus" / "antigravity"
 CASES = sorted(path.name for path in CORPUS.glob("*") if path.is_dir()) if CORPUS.is_dir() else []
 needs_corpus = pytest.mark.skipif(not CASES, reason="the shared corpus is not beside this checkout")
 
-Fact = Turn | Usage | Compaction | Mark
 CHAT = "11111111-2222-4333-8444-555555555555"
 START = 1_787_227_200
 """2026-08-20T12:00:00Z."""
@@ -36,53 +34,9 @@ OTHER = "66666666-7777-4888-8999-aaaaaaaaaaaa"
 # --- folding and reckoning
 
 
-class Folded:
-    """One raw as an index would see it: facts by key, the later in place of the earlier, and the header."""
-
-    def __init__(self, identity: Identity, surface: str, header: Header, takes: Iterable[Facts]) -> None:
-        self.identity, self.surface, self.header = identity, surface, header
-        self.said: dict[str, tuple[int, str | None]] = {
-            "cwd": (0 if header.cwd else -9, header.cwd),
-            "title": (0 if header.title else -9, header.title),
-            "parent": (0 if header.parent else -9, header.parent),
-        }
-        self.facts: dict[int, Fact] = {}
-        for facts in takes:
-            told: tuple[Fact, ...] = (*facts.turns, *facts.usage, *facts.compactions, *facts.marks)
-            for fact in told:
-                assert fact.key is not None
-                self.facts[fact.key] = fact
-
-    @property
-    def turns(self) -> list[Turn]:
-        return [fact for fact in self.facts.values() if isinstance(fact, Turn)]
-
-    def texts(self, role: str, kind: str = "message", counted: bool = True) -> list[str]:
-        return [t.text for t in self.turns if t.role == role and t.kind == kind and t.counted == counted]
-
-    @property
-    def prompts(self) -> int:
-        return len(self.texts("user"))
-
-
 def fold(data: bytes, native: str = CHAT, cuts: Iterable[int] = (), surface: str = "") -> Folded:
     identity = Identity("antigravity", native)
-    folding = antigravity.fold(identity)
-    takes, place = [], 0
-    for cut in (*cuts, len(data)):
-        folding.feed(data[place:cut])
-        takes.append(folding.take())
-        place = cut
-    folding.end()
-    takes.append(folding.take())
-    before = (sum(map(_size, takes)), folding.header())
-    folding.end()
-    assert (_size(folding.take()), folding.header()) == (0, before[1])
-    return Folded(identity, surface, folding.header(), takes)
-
-
-def _size(facts: Facts) -> int:
-    return len(facts.turns) + len(facts.usage) + len(facts.compactions) + len(facts.marks)
+    return Folded(identity, *fold_bytes(antigravity.fold, identity, data, cuts), surface)
 
 
 def fold_home(user_home: Path, env: dict[str, str] | None = None) -> tuple[dict[str, Folded], list[Trouble]]:
@@ -101,119 +55,14 @@ def fold_home(user_home: Path, env: dict[str, str] | None = None) -> tuple[dict[
                 one.facts = sessions[raw.identity.id].facts | one.facts
             sessions[raw.identity.id] = one
     known = {native: [one.identity] for native, one in sessions.items()}
+    ranks: dict[tuple[str, str], int] = {}
     for home in homes:
         for aside in antigravity.asides(home, known, troubles.append):
-            said = sessions[aside.identity.id].said
-            if aside.rank > said[aside.field][0]:
-                said[aside.field] = (aside.rank, aside.value)
+            one, place = sessions[aside.identity.id], (aside.identity.id, aside.field)
+            if aside.rank > ranks.get(place, 0 if getattr(one, aside.field) else -9):
+                ranks[place] = aside.rank
+                setattr(one, aside.field, aside.value)
     return sessions, troubles
-
-
-def owned(sessions: dict[str, Folded]) -> dict[str, list[Fact]]:
-    """The facts that count, for each session in its reading order."""
-    claims: dict[int, list[str]] = defaultdict(list)
-    for native, session in sessions.items():
-        for key in session.facts:
-            claims[key].append(native)
-    alone = {
-        native: min((at for key, fact in one.facts.items() if len(claims[key]) == 1 for at in _times(fact)), default=0)
-        for native, one in sessions.items()
-    }
-    result: dict[str, list[Fact]] = {native: [] for native in sessions}
-    for native, session in sessions.items():
-        for key, fact in session.facts.items():
-            places = [(sessions[one].facts[key].copied, alone[one], one) for one in claims[key]]
-            absent = fact.copied == SUGGESTED and fact.copied_from not in sessions
-            if min(places)[2] == native and fact.copied != PROVEN and not absent:
-                result[native].append(fact)
-    return result
-
-
-def _times(fact: Fact) -> list[int]:
-    found = [fact.first, fact.last] if isinstance(fact, Mark) else [fact.at]
-    return [at for at in found if at is not None]
-
-
-def reckon(session: Folded, facts: list[Fact]) -> dict[str, Any]:
-    """A session's row, in the words of the corpus."""
-    header = session.header
-    turns = [fact for fact in facts if isinstance(fact, Turn) and fact.counted]
-    usage = [fact for fact in facts if isinstance(fact, Usage)]
-    kinds = Counter((turn.kind, turn.role) for turn in turns)
-    times = [at for fact in facts for at in _times(fact)]
-    times += [at for at in (header.started_at, header.last_activity_at) if at is not None]
-    models = list(dict.fromkeys(fact.model for fact in facts if isinstance(fact, Turn | Usage) and fact.model))
-    models = models or list(header.models)
-    prompts = [turn.text for turn in turns if turn.kind == "message" and turn.role == "user" and turn.text]
-    spent = {
-        "input": sum(one.input for one in usage),
-        "output": sum(one.output for one in usage),
-        "cache_read": sum(one.cache_read for one in usage),
-        "cache_creation": sum(one.cache_write_5m + one.cache_write_1h for one in usage),
-        "reasoning": sum(one.reasoning or 0 for one in usage)
-        if any(one.reasoning is not None for one in usage)
-        else None,
-    }
-    compactions = sum(isinstance(fact, Compaction) for fact in facts)
-    return {
-        "turns": {
-            "user": kinds["message", "user"],
-            "assistant": kinds["message", "assistant"],
-            "thinking": kinds["thinking", "assistant"],
-            "tool_result": kinds["tool_result", "tool"],
-        },
-        "tools": dict(sorted(Counter(turn.tool for turn in turns if turn.kind == "tool_call" and turn.tool).items())),
-        "tool_errors": sum(turn.is_error for turn in turns),
-        "usage": spent if header.has_usage else None,
-        "models": models,
-        "model": models[0] if models else None,
-        "started_at": min(times) // 1000,
-        "last_activity_at": max(times) // 1000,
-        "compactions": compactions if header.compactions_known else None,
-        "first_prompt": squeezed(prompts[0] if prompts else header.objective),
-        "parent_session_id": session.said["parent"][1],
-        "lineage": {"forked_from": header.forked_from},
-        "cwd": session.said["cwd"][1],
-        "git_branch": header.branch,
-        "title": session.said["title"][1],
-        "kinds": list(header.kinds),
-    }
-
-
-def squeezed(text: str | None) -> str | None:
-    return None if text is None else " ".join(text.split())[:200].strip()
-
-
-def differences(want: dict[str, Any], got: dict[str, Any]) -> dict[str, Any]:
-    """Fields in which a session is not what the case expects or accepts."""
-    found = {}
-    accept = want.get("accept", {})
-    tolerance = want.get("time_tolerance_s", 0) * 1000
-    for name, value in got.items():
-        if name not in want:
-            continue
-        allowed = [want[name], *accept.get(name, [])]
-        if name in ("started_at", "last_activity_at"):
-            times = [None if one is None else (parse_iso(one) or 0) // 1000 for one in allowed]
-            if any(one is not None and abs(one - value) <= max(1, tolerance) for one in times):
-                continue
-        if name == "kinds":
-            allowed = [[kind for kind in one if kind != "orchestrator"] for one in allowed]
-        if name == "first_prompt":
-            allowed = [squeezed(one) for one in allowed]
-        if name == "tools":
-            allowed = [dict(sorted(one.items())) for one in allowed]
-        if name == "usage":
-            allowed = [one and {key: count for key, count in one.items() if key != "total"} for one in allowed]
-        if name == "lineage":
-            allowed = [{key: one.get(key) for key in ("forked_from",)} for one in allowed]
-        if value not in allowed:
-            found[name] = (want[name], value)
-    return found
-
-
-def is_empty(row: dict[str, Any]) -> bool:
-    return not any(row["turns"].values()) and not any((row["usage"] or {}).values())
 
 
 @needs_corpus
@@ -243,37 +92,7 @@ def test_a_corpus_case_gives_the_numbers_a_person_worked_out(case: str, tmp_path
     assert snapshot(home) == before
 
 
-def copied_home(source: Path, tmp_path: Path, want: dict[str, Any]) -> Path:
-    home = tmp_path / "home"
-    shutil.copytree(source, home, symlinks=True)
-    for path in (home, *home.rglob("*")):
-        path.chmod(path.stat().st_mode | (0o700 if path.is_dir() else 0o600))
-    for name, when in want.get("mtimes", {}).items():
-        ns = (parse_iso(when) or 0) * 1000
-        os.utime(home / name, ns=(ns, ns))
-    return home
-
-
-def snapshot(home: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
-
-
 # --- making conversations
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def field(number: int, value: int | bytes | str) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def moment(second: int) -> bytes:
@@ -581,10 +400,9 @@ def test_title_and_parent_come_from_the_index_and_the_folder_only_where_nothing_
         talk.write(tmp_path)
     index(tmp_path, (CHAT, "One", '["file:///else"]', ""), (OTHER, "Two", '["file:///home/dev/it%20is"]', CHAT))
     sessions, troubles = fold_home(tmp_path)
-    said = {native: {name: value for name, (_, value) in one.said.items()} for native, one in sessions.items()}
-    assert said == {
-        CHAT: {"cwd": "/home/dev/app", "title": "One", "parent": None},
-        OTHER: {"cwd": "/home/dev/it is", "title": "Two", "parent": CHAT},
+    assert {native: (one.cwd, one.title, one.parent) for native, one in sessions.items()} == {
+        CHAT: ("/home/dev/app", "One", None),
+        OTHER: ("/home/dev/it is", "Two", CHAT),
     }
     assert troubles == []
 
@@ -597,8 +415,8 @@ def test_a_sub_agent_is_known_by_the_call_that_made_it(tmp_path: Path) -> None:
     talk.write(tmp_path)
     log(tmp_path, line(0, "PLANNER_RESPONSE", "done", input_tokens=5, output_tokens=2), native=OTHER)
     sessions, _ = fold_home(tmp_path)
-    assert sessions[OTHER].said["parent"][1] == CHAT
-    assert sessions[OTHER].said["cwd"][1] == "/home/dev/sub"
+    assert sessions[OTHER].parent == CHAT
+    assert sessions[OTHER].cwd == "/home/dev/sub"
     assert [(usage.input, usage.reasoning) for usage in usage_of(sessions[OTHER])] == [(5, None)]
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
-import sys
-from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
+from folded import Folded, assert_same, checked, checker, fold_bytes, stamp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from prosa.events.facts import PROVEN, SUGGESTED, Compaction, Facts, Header, Turn, Usage
 from prosa.ingest.copilot import importer as copilot
 from prosa.ingest.importer import Identity, Raw, Trouble
 
@@ -27,7 +23,6 @@ CORPUS = Path(__file__).parents[2].parent / "shared" / "corpus"
 CASES = sorted(path.parent.name for path in CORPUS.glob("copilot/*/expected.json"))
 needs_corpus = pytest.mark.skipif(not CASES, reason="the shared corpus is not beside this checkout")
 
-Fact = Turn | Usage | Compaction
 Json = dict[str, Any]
 
 ID = "b041186c-0000-4000-8000-00000000000a"
@@ -38,49 +33,11 @@ START = datetime(2026, 9, 20, 10, 0, tzinfo=UTC)
 # --- folding and reckoning
 
 
-class Folded:
-    """One session as an index would see it: facts by key, the later in place of the earlier, and the header."""
-
-    def __init__(self, identity: Identity, header: Header, takes: Iterable[Facts]) -> None:
-        self.identity, self.header = identity, header
-        self.title, self.cwd, self.branch = header.title, header.cwd, header.branch
-        self.facts: dict[int, Fact] = {}
-        for facts in takes:
-            told: tuple[Fact, ...] = (*facts.turns, *facts.usage, *facts.compactions)
-            assert not facts.marks
-            for fact in told:
-                self.facts[fact.key] = fact
-
-    @property
-    def turns(self) -> list[Turn]:
-        return [fact for fact in self.facts.values() if isinstance(fact, Turn)]
-
-    @property
-    def usage(self) -> list[Usage]:
-        return [fact for fact in self.facts.values() if isinstance(fact, Usage)]
-
-    @property
-    def compactions(self) -> list[Compaction]:
-        return [fact for fact in self.facts.values() if isinstance(fact, Compaction)]
-
-    def texts(self, role: str, kind: str = "message", counted: bool = True) -> list[str]:
-        return [t.text for t in self.turns if t.role == role and t.kind == kind and t.counted == counted]
-
-
 def fold(data: bytes, native: str = ID, cuts: Iterable[int] = (), save: bool = False) -> Folded:
     identity = Identity("copilot", native)
-    folding = copilot.fold(identity)
-    takes, place = [], 0
-    for cut in (*cuts, len(data)):
-        folding.feed(data[place:cut])
-        takes.append(folding.take())
-        place = cut
-        state = folding.state() if save else None
-        if state is not None:
-            folding = copilot.fold(identity, state)
-    folding.end()
-    takes.append(folding.take())
-    return Folded(identity, folding.header(), takes)
+    header, takes = fold_bytes(copilot.fold, identity, data, cuts, save, whole=True)
+    assert not any(facts.marks for facts in takes)
+    return Folded(identity, header, takes)
 
 
 def raws_of(home: Path) -> tuple[list[Raw], list[Trouble]]:
@@ -101,115 +58,11 @@ def fold_home(home: Path) -> tuple[dict[str, Folded], list[Trouble]]:
     return sessions, troubles
 
 
-def owned(sessions: dict[str, Folded]) -> dict[str, list[Fact]]:
-    """The facts that count, for each session in its reading order."""
-    claims: dict[int, list[str]] = defaultdict(list)
-    for native, session in sessions.items():
-        for key in session.facts:
-            claims[key].append(native)
-    alone = {
-        native: min((f.at for key, f in one.facts.items() if len(claims[key]) == 1 and f.at is not None), default=0)
-        for native, one in sessions.items()
-    }
-    result: dict[str, list[Fact]] = {native: [] for native in sessions}
-    for native, session in sessions.items():
-        for key, fact in session.facts.items():
-            owner = min((sessions[one].facts[key].copied, alone[one], one) for one in claims[key])[2]
-            absent = fact.copied == SUGGESTED and fact.copied_from not in sessions
-            if owner == native and fact.copied != PROVEN and not absent:
-                result[native].append(fact)
-    return result
-
-
-def stamp(us: int | None) -> str | None:
-    return None if us is None else (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
-
-
-def record_of(session: Folded, facts: list[Fact]) -> Json:
-    """A session as `prosa --json` shows it."""
-    header = session.header
-    turns = [fact for fact in facts if isinstance(fact, Turn) and fact.counted]
-    usage = [fact for fact in facts if isinstance(fact, Usage)]
-    kinds = Counter((turn.kind, turn.role) for turn in turns)
-    times = [at for at in (*(fact.at for fact in facts), header.started_at, header.last_activity_at) if at is not None]
-    models = list(dict.fromkeys(fact.model for fact in facts if not isinstance(fact, Compaction) and fact.model))
-    models = models or list(header.models)
-    prompts = [turn.text for turn in turns if turn.kind == "message" and turn.role == "user"]
-    spent = {
-        "input": sum(one.input for one in usage),
-        "output": sum(one.output for one in usage),
-        "cache_read": sum(one.cache_read for one in usage),
-        "cache_creation": sum(one.cache_write_5m + one.cache_write_1h for one in usage),
-        "reasoning": sum(one.reasoning or 0 for one in usage),
-    }
-    return {
-        "agent": session.identity.agent,
-        "id": session.identity.id,
-        "parent_id": header.parent,
-        "lineage": {
-            "forked_from": header.forked_from,
-            "cleared_from": header.cleared_from,
-            "resumed_from": header.resumed_from,
-        },
-        "project": {"path": session.cwd},
-        "branch": session.branch,
-        "started_at": stamp(min(times, default=None)),
-        "last_activity_at": stamp(max(times, default=None)),
-        "title": session.title,
-        "first_prompt": prompts[0] if prompts else header.objective,
-        "model": models[0] if models else None,
-        "models": models,
-        "turns": {
-            "user": kinds["message", "user"],
-            "assistant": kinds["message", "assistant"],
-            "thinking": kinds["thinking", "assistant"],
-            "tool_result": kinds["tool_result", "tool"],
-        },
-        "tools": dict(Counter(turn.tool for turn in turns if turn.kind == "tool_call")),
-        "tool_errors": sum(turn.is_error for turn in turns),
-        "usage": spent if header.has_usage else None,
-        "compactions": {
-            "count": sum(isinstance(fact, Compaction) for fact in facts),
-            "known": header.compactions_known,
-        },
-        "kinds": list(header.kinds),
-    }
-
-
-def checker() -> ModuleType:
-    """The corpus's own comparison."""
-    spec = importlib.util.spec_from_file_location("corpus_check", CORPUS / "check.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["corpus_check"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def differences(case: Path, sessions: dict[str, Folded], troubles: list[Trouble]) -> list[str]:
-    check = checker()
-    known = check.Case(case, json.loads((case / "expected.json").read_text()))
-    counted = owned(sessions)
-    records = [record_of(one, counted[native]) for native, one in sessions.items()]
-    for record in records:
-        if any(record["id"] == other["parent_id"] for other in records):
-            record["kinds"].append("orchestrator")
-    pairs, problems = check.pair_up(known, records)
-    result = check.Result(known)
-    for session, record in pairs:
-        check.compare_session(result, session, record, set(check.SESSION_FIELDS))
-    said = " ".join(f"{trouble.path} {trouble.reason}" for trouble in troubles)
-    problems += [f"not named: {name}" for name in known.expected.get("expected_errors", []) if name not in said]
-    if troubles and not (known.expected.get("damaged") or known.expected.get("expected_errors")):
-        problems.append(said)
-    return [*map(str, problems), *map(str, result.differences)]
-
-
 @needs_corpus
 @pytest.mark.parametrize("case", CASES)
 def test_a_corpus_case_gives_the_numbers_a_person_worked_out(case: str) -> None:
     folder = CORPUS / "copilot" / case
-    assert differences(folder, *fold_home(folder / "home" / ".copilot")) == []
+    assert checked(folder, *fold_home(folder / "home" / ".copilot")) == []
 
 
 @needs_corpus
@@ -217,13 +70,6 @@ def test_no_event_of_the_corpus_is_of_an_unknown_type() -> None:
     for case in CASES:
         for session in fold_home(CORPUS / "copilot" / case / "home" / ".copilot")[0].values():
             assert session.header.unknown == {}
-
-
-def assert_same(one: Folded, other: Folded) -> None:
-    assert one.facts == other.facts
-    for kind in ("turns", "usage", "compactions"):
-        assert getattr(one, kind) == getattr(other, kind)
-    assert one.header == other.header
 
 
 @needs_corpus
