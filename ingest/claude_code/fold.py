@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from typing import Unpack
 
 import msgspec
 
@@ -22,9 +23,7 @@ from prosa.events.facts import (
     Mark,
     Role,
     Summary,
-    Turn,
     Usage,
-    bounded,
     fact_key,
 )
 from prosa.ingest.claude_code import AGENT
@@ -35,6 +34,7 @@ from prosa.ingest.clock import parse_iso
 from prosa.ingest.decoding import Records
 from prosa.ingest.importer import Identity
 from prosa.ingest.readable import readable
+from prosa.ingest.turn import About, turn_of
 
 HEAD = 32
 REQUEST_COPY = b'{"type":"api-request-blob"'
@@ -390,38 +390,8 @@ class Fold:
             marks.pop()
         marks.append(mark)
 
-    def _turn(
-        self,
-        key: int,
-        kind: Kind,
-        role: Role,
-        text: str,
-        at: int | None,
-        *,
-        model: str | None = None,
-        tool: str | None = None,
-        tool_call_id: str | None = None,
-        is_error: bool = False,
-        counted: bool = True,
-    ) -> None:
-        text, size = bounded(text)
-        self._facts.turns.append(
-            Turn(
-                key=key,
-                kind=kind,
-                role=role,
-                at=at,
-                text=text,
-                size=size,
-                tool=tool,
-                tool_call_id=tool_call_id,
-                is_error=is_error,
-                model=model,
-                counted=counted,
-                copied=self._copied,
-                copied_from=self._copied_from,
-            )
-        )
+    def _turn(self, key: int, kind: Kind, role: Role, text: str, at: int | None, **about: Unpack[About]) -> None:
+        self._facts.turns.append(turn_of(key, kind, role, text, at, self._copied, self._copied_from, **about))
 
     def _let_go(self) -> None:
         if self._usage is not None:

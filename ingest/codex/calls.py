@@ -56,7 +56,7 @@ def call(reading: Reading, p: Payload, native: str, record: Line | None) -> None
         known.answered = known.failed = False
     known.seen, known.tool = True, tool
     key = fact_key(AGENT, "tool_call", known.native, f"{call_id}\0{known.number}")
-    reading.say(key, "tool_call", "assistant", text, tool=tool, call_id=call_id, model=model)
+    reading.say(key, "tool_call", "assistant", text, tool=tool, tool_call_id=call_id, model=model)
     if known.failed and not known.answered:
         _result(reading, call_id, known, FAILED)
 
@@ -126,4 +126,4 @@ def _remember(reading: Reading, call_id: str, native: str) -> Call:
 
 def _result(reading: Reading, call_id: str, known: Call, text: str) -> None:
     key = fact_key(AGENT, "tool_result", known.native, f"{call_id}\0{known.number}")
-    reading.say(key, "tool_result", "tool", text, tool=known.tool, call_id=call_id, is_error=known.failed)
+    reading.say(key, "tool_result", "tool", text, tool=known.tool, tool_call_id=call_id, is_error=known.failed)

@@ -7,7 +7,7 @@ records without any, are unique in their session only and get its id in front.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
 import msgspec
 
@@ -20,11 +20,11 @@ from prosa.events.facts import (
     Mark,
     Role,
     Turn,
-    bounded,
     fact_key,
 )
 from prosa.ingest.codex import AGENT
 from prosa.ingest.tally import Tally
+from prosa.ingest.turn import About, turn_of
 
 BURST_US = 1_000_000
 """Lines of a replay are written in one go; a longer pause ends it where turn ids do not tell."""
@@ -222,36 +222,9 @@ class Reading:
 
     # --- what is told
 
-    def say(
-        self,
-        key: int,
-        kind: Kind,
-        role: Role,
-        text: str,
-        *,
-        tool: str | None = None,
-        call_id: str | None = None,
-        is_error: bool = False,
-        model: str | None = None,
-        counted: bool = True,
-    ) -> Turn:
+    def say(self, key: int, kind: Kind, role: Role, text: str, **about: Unpack[About]) -> Turn:
         """Tells a turn, or tells it again: the later one replaces it in its place."""
-        text, size = bounded(text)
-        turn = Turn(
-            key=key,
-            kind=kind,
-            role=role,
-            at=self.at,
-            text=text,
-            size=size,
-            tool=tool,
-            tool_call_id=call_id,
-            is_error=is_error,
-            model=model,
-            counted=counted,
-            copied=self.copied,
-            copied_from=self.copied_from,
-        )
+        turn = turn_of(key, kind, role, text, self.at, self.copied, self.copied_from, **about)
         self.facts.turns.append(turn)
         self.told = True
         return turn
