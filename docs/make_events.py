@@ -29,7 +29,7 @@ An event says what happened, once. A type is never renamed and a field never cha
 has a default, and what cannot be said so raises the version, with an upcast that lifts old bodies when they are read.
 Stored bytes are never rewritten. `tests/events/golden/` holds a body of every type and version that was ever shipped.
 
-**shared** events will be sent to a server where there is one; **local** ones never leave the device. Fields stand in
+**shared** events are sent to the server, where there is one; **local** ones never leave the device. Fields stand in
 the order of their bytes, and one that has its default is left out ([log-format.md](log-format.md)). `T | None` is
 unknown where it is null, never zero. Times are microseconds since 1970, UTC.
 
@@ -39,9 +39,13 @@ unknown where it is null, never zero. Times are microseconds since 1970, UTC.
 STREAMS = {
     "log": "log-<origin>", "local": "log-<origin>", "device": "device-<origin>", "body": "event-<id>",
     "source": "source-<agent>/<hash of the path>", "raw": "session-<key>", "session": "session-<key>",
-    "project": "project-<hash of the path>",
+    "project": "project-<hash of the path>", "login": "login-<server>", "logout": "login-<server>",
+    "token": "token-<id>", "prune": "operation-<id>", "push": "session-<key>", "events": "push-<server>",
+    "device_renamed": "device-<fingerprint>", "device_merged": "device-<fingerprint>",
+    "device_merge_reverted": "device-<fingerprint>", "device_revoked": "device-<fingerprint>",
+    "push_refused": "push-<server>",
 }  # fmt: skip
-"""First word of a type → the stream it is said in."""
+"""A type, or its first word → the stream it is said in."""
 
 
 def main() -> int:
@@ -68,7 +72,7 @@ def page() -> str:
 
 
 def stream(event: type[Event]) -> str:
-    return STREAMS[event.TYPE.partition("_")[0]]
+    return STREAMS.get(event.TYPE) or STREAMS[event.TYPE.partition("_")[0]]
 
 
 def section(kind: type[msgspec.Struct], said: dict[tuple[str, str], tuple[str, str, str]], title: str) -> str:

@@ -77,6 +77,82 @@ class DeviceIdentified(Event, frozen=True, kw_only=True):
     platform: str
 
 
+class DeviceRenamed(Event, frozen=True, kw_only=True):
+    """A device got another name. The last one holds, by time, then origin and position."""
+
+    TYPE: ClassVar[str] = "device_renamed"
+
+    device: str
+    """Fingerprint."""
+    name: str
+    by: str
+
+
+class DeviceMerged(Event, frozen=True, kw_only=True):
+    """Two device entries are one machine. Sessions stay where they are and follow the alias, so a revert is exact."""
+
+    TYPE: ClassVar[str] = "device_merged"
+
+    device: str
+    """Fingerprint of the entry that is no longer shown."""
+    into: str
+    evidence: str
+    """`same machine id`, or what a user said."""
+    by: str
+
+
+class DeviceMergeReverted(Event, frozen=True, kw_only=True):
+    """A merge of devices is taken back."""
+
+    TYPE: ClassVar[str] = "device_merge_reverted"
+
+    merge: str
+    """Id of the device_merged event, as hex."""
+    by: str
+
+
+class DeviceRevoked(Event, frozen=True, kw_only=True):
+    """The owner took a device's access to the server away. What it sent stays."""
+
+    TYPE: ClassVar[str] = "device_revoked"
+
+    device: str
+    by: str
+
+
+class LoginApproved(Event, frozen=True, kw_only=True):
+    """The owner let a device in, or signed in to the server's pages (then without device)."""
+
+    TYPE: ClassVar[str] = "login_approved"
+
+    device: str | None = None
+    hostname: str | None = None
+    by: str
+
+
+class TokenIssued(Event, frozen=True, kw_only=True):
+    """The server gave out a token. The token itself is in no event."""
+
+    TYPE: ClassVar[str] = "token_issued"
+
+    token: str
+    """Its public id."""
+    scope: Literal["device", "reports", "metadata", "everything"]
+    device: str | None = None
+    name: str | None = None
+    expires_at_us: int | None = None
+    by: str
+
+
+class TokenRevoked(Event, frozen=True, kw_only=True):
+    """A token is no longer taken."""
+
+    TYPE: ClassVar[str] = "token_revoked"
+
+    token: str
+    by: str
+
+
 class BodyErased(Event, frozen=True, kw_only=True):
     """The body of one event was cleared on request; its header and hash stay."""
 
@@ -239,12 +315,127 @@ class ProjectIdentified(Event, frozen=True, kw_only=True):
     marker: str | None = None
 
 
+class PrunePlanned(Event, frozen=True, kw_only=True):
+    """Local copies of raw are about to be removed. Every session_pruned of the plan names it."""
+
+    TYPE: ClassVar[str] = "prune_planned"
+
+    rule: str
+    """`older than 30d`."""
+    actor: str
+    sessions: int
+    bytes: int
+    """Stored bytes that the plan would free."""
+    list_sha256: str
+    """Of the lines `session key, space, raw sha256, newline`, in order of the keys."""
+
+
+class SessionPruned(Event, frozen=True, kw_only=True):
+    """The local copy of a session's raw is removed; the server has shown that it holds the same bytes.
+
+    Said before the file is unlinked: a copy is never gone without its event.
+    """
+
+    TYPE: ClassVar[str] = "session_pruned"
+
+    session: str
+    raw: str
+    size: int
+    stored: int
+    """Bytes on disk that this frees; 0 where another raw's file holds them too."""
+    server: str
+    """Base URL."""
+    uri: str
+    """Where the server keeps the bytes."""
+    confirmed_at_us: int
+    """When the server looked, microseconds UTC, by its clock."""
+    rule: str
+    actor: str
+    plan: str
+    """Id of the prune_planned event, as hex."""
+
+
+class SessionRestored(Event, frozen=True, kw_only=True):
+    """A pruned session's source changed and was preserved again."""
+
+    TYPE: ClassVar[str] = "session_restored"
+
+    session: str
+    raw: str
+
+
+class PushConfirmed(Event, frozen=True, kw_only=True):
+    """The server holds a session's raw: by the reply to an upload, or by its manifest."""
+
+    TYPE: ClassVar[str] = "push_confirmed"
+    SCOPE: ClassVar[Scope] = "local"
+
+    session: str
+    raw: str
+    uri: str
+    server: str
+    position: int
+    """Head of the server's log when it said so."""
+
+
+class EventsAcknowledged(Event, frozen=True, kw_only=True):
+    """The server's log has this origin's events up to a position."""
+
+    TYPE: ClassVar[str] = "events_acknowledged"
+    SCOPE: ClassVar[Scope] = "local"
+
+    origin: str
+    origin_position: int
+    hash: str
+    server: str
+    position: int
+
+
+class PushRefused(Event, frozen=True, kw_only=True):
+    """The server did not take something; it stays here and is tried again."""
+
+    TYPE: ClassVar[str] = "push_refused"
+    SCOPE: ClassVar[Scope] = "local"
+
+    what: str
+    """`raw <sha256>`, `events`, `origin <hex>`."""
+    why: str
+    retry_after_s: int | None = None
+
+
+class LoginCompleted(Event, frozen=True, kw_only=True):
+    """This device may talk to a server."""
+
+    TYPE: ClassVar[str] = "login_completed"
+    SCOPE: ClassVar[Scope] = "local"
+
+    server: str
+    device: str
+
+
+class LogoutCompleted(Event, frozen=True, kw_only=True):
+    """This device forgot its token; the server revoked it if it could be reached."""
+
+    TYPE: ClassVar[str] = "logout_completed"
+    SCOPE: ClassVar[Scope] = "local"
+
+    server: str
+    device: str
+
+
 EVENTS: tuple[type[Event], ...] = (
     LogOpened,
     LocalLogOpened,
     LogLocated,
     LogForked,
     DeviceIdentified,
+    DeviceRenamed,
+    DeviceMerged,
+    DeviceMergeReverted,
+    DeviceRevoked,
+    LoginApproved,
+    TokenIssued,
+    TokenRevoked,
     BodyErased,
     SourceDetected,
     SourceVanished,
@@ -257,4 +448,12 @@ EVENTS: tuple[type[Event], ...] = (
     SessionDescribed,
     SessionLinked,
     ProjectIdentified,
+    PrunePlanned,
+    SessionPruned,
+    SessionRestored,
+    PushConfirmed,
+    EventsAcknowledged,
+    PushRefused,
+    LoginCompleted,
+    LogoutCompleted,
 )

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import apsw
 
@@ -120,6 +120,23 @@ class Origin(NamedTuple):
     number: int
     origin: bytes
     scope: str
+
+
+class LogReader(Protocol):
+    """What projections need of a log: this device's file, or the server's table."""
+
+    @property
+    def origins(self) -> list[Origin]: ...
+
+    def head(self) -> tuple[int, bytes]: ...
+
+    def read(self, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]: ...
+
+    def stream(self, name: str, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]: ...
+
+    def at(self, position: int) -> Recorded | None: ...
+
+    def header_at(self, position: int) -> Recorded | None: ...
 
 
 def prepare(draft: Draft) -> Prepared:

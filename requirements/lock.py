@@ -31,9 +31,10 @@ def main() -> int:
     arguments.add_argument("--keep", action="store_true", help="Keep the pinned versions where they fit.")
     keep = arguments.parse_args().keep
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
-    run = project["project"]["dependencies"]
+    extras = project["project"]["optional-dependencies"]
+    run = [*project["project"]["dependencies"], *extras["server"], *extras["dev-server"]]
     build = project["build-system"]["requires"]
-    check = [each for extra in project["project"]["optional-dependencies"].values() for each in extra]
+    check = extras["dev"]
     with tempfile.TemporaryDirectory() as scratch:
         uv = install_uv(Path(scratch))
         everything = resolve(uv, Path(scratch), "check", [*run, *build, *check], None, keep)

@@ -13,9 +13,10 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "requirements").glob("*.txt"))}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-RUN = PROJECT["project"]["dependencies"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+RUN = [*PROJECT["project"]["dependencies"], *EXTRAS["server"], *EXTRAS["dev-server"]]
 BUILD = PROJECT["build-system"]["requires"]
-CHECK = [each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra]
+CHECK = EXTRAS["dev"]
 PLACES = [
     {"python_full_version": f"{python}.9", "python_version": python, "sys_platform": system, "platform_machine": arch}
     for python in ("3.11", "3.12", "3.13")
