@@ -32,13 +32,15 @@ def main() -> int:
     keep = arguments.parse_args().keep
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
-    run = [*project["project"]["dependencies"], *extras["server"], *extras["dev-server"]]
+    server = [*project["project"]["dependencies"], *extras["server"]]
+    run = [*server, *extras["dev-server"]]
     build = project["build-system"]["requires"]
     check = extras["dev"]
     with tempfile.TemporaryDirectory() as scratch:
         uv = install_uv(Path(scratch))
         everything = resolve(uv, Path(scratch), "check", [*run, *build, *check], None, keep)
         resolve(uv, Path(scratch), "run", run, everything, keep)
+        resolve(uv, Path(scratch), "server", server, everything, keep)
         resolve(uv, Path(scratch), "build", build, everything, keep)
         resolve(uv, Path(scratch), "pip", ["pip"], None, keep)
     return 0

@@ -156,7 +156,7 @@ class Cluster:
         return {"env": env, **(self._account.arguments() if self._account else {})}
 
     def _run(self, command: list[str | Path], *, check: bool = True) -> str:
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, cwd=self._root, check=False, timeout=START_S,
             **self._as(),
         )  # fmt: skip
