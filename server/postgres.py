@@ -113,24 +113,25 @@ class Cluster:
 
     def answers(self) -> bool:
         """Whether a server takes connections on our socket."""
-        command = [self._bin / "psql", "-X", "-A", "-t", "-h", self._socket, "-U", SUPERUSER, "-d", "template1"]
         if not (self._socket / ".s.PGSQL.5432").exists():
             return False
-        return self._run([*command, "-c", "SELECT 1"], check=False) == "1"
+        return self._run(self._psql("template1", "SELECT 1"), check=False) == "1"
 
     def run_sql(self, sql: str, database: str = "template1") -> str:
         """One statement through psql; what it prints."""
-        command = [self._bin / "psql", "-X", "-A", "-t", "-h", self._socket, "-U", SUPERUSER, "-d", database]
-        return self._run([*command, "-v", "ON_ERROR_STOP=1", "-c", sql])
+        return self._run(self._psql(database, sql))
+
+    def _psql(self, database: str, sql: str) -> list[str | Path]:
+        plain = ["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
+        return [self._bin / "psql", *plain, "-h", self._socket, "-U", SUPERUSER, "-d", database, "-c", sql]
 
     def _make(self) -> None:
-        command = [
-            self._bin / "initdb", "-D", self.data, "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8",
-            "--locale=C.UTF-8", "--no-instructions",
-        ]  # fmt: skip
         half = self._root / "data.new"
         shutil.rmtree(half, ignore_errors=True)
-        command[2] = half
+        command: list[str | Path] = [
+            self._bin / "initdb", "-D", half, "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8",
+            "--locale=C.UTF-8", "--no-instructions",
+        ]  # fmt: skip
         self._run([*command, "--no-sync"] if self._settings.get("fsync") == "off" else command)
         half.rename(self.data)
 

@@ -42,7 +42,9 @@ def version(requirement: Requirement) -> str:
     return only.version
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("run", RUN), ("server", SERVER), ("build", BUILD), ("check", RUN + BUILD + CHECK)])
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("run", RUN), ("server", SERVER), ("build", BUILD), ("check", RUN + BUILD + CHECK)]
+)
 def test_the_ranges_admit_the_pins(name: str, wanted: list[str]) -> None:
     pinned = pins(name)
     for requirement in map(Requirement, wanted):
