@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,6 +49,7 @@ def log(
     from prosa.cli.opening import open_log
     from prosa.cli.output import mode
     from prosa.events.home import Home
+    from prosa.projections.event_texts import OriginNames, record
     from prosa.projections.zones import moment, zone
 
     if context.invoked_subcommand:
@@ -59,7 +60,8 @@ def log(
         chosen = select(opened, wanted_types(opened, types), since_us)
         if limit:
             chosen = iter(deque(chosen, limit))
-        print_events(opened, chosen, mode(as_json), tz)
+        origins = OriginNames(opened)
+        print_events((record(origins, event) for event in chosen), mode(as_json), tz)
     return exit_codes.DONE
 
 
@@ -88,35 +90,34 @@ def select(opened: Log, types: set[str] | None, since_us: int | None) -> Iterato
             yield event
 
 
-def print_events(opened: Log, events: Iterator[Recorded], how: Mode, tz: str | None) -> None:
-    from prosa.cli.event_texts import record, words
+def print_events(events: Iterator[dict[str, Any]], how: Mode, tz: str | None) -> None:
+    """Records of events, as they come."""
     from prosa.cli.output import lines, records, rows
+    from prosa.projections.event_texts import words
 
     if how == "json":
-        records(record(opened, event) for event in events)
+        records(events)
     elif how == "pipe":
-        from prosa.projections.zones import rfc3339
-
-        rows((e.position, rfc3339(e.at_us), e.type, e.stream, words(e)) for e in events)
+        rows((said["position"], said["at"], said["type"], said["stream"], words(said)) for said in events)
     else:
         lines(event_lines(events, tz))
 
 
-def event_lines(events: Iterator[Recorded], tz: str | None) -> Iterator[str]:
+def event_lines(events: Iterator[dict[str, Any]], tz: str | None) -> Iterator[str]:
     """`   142  2026-11-30 15:52  session_parsed     31 turns, 12 usage …`, each within the terminal."""
-    from datetime import UTC, datetime
+    from datetime import datetime
 
-    from prosa.cli.event_texts import words
     from prosa.cli.terminal import Paint, columns, has_colours
     from prosa.cli.text import cut, one_line, pad
+    from prosa.projections.event_texts import words
     from prosa.projections.zones import zone
 
     local, paint, cells = zone(tz), Paint(has_colours()), columns()
-    for event in events:
-        when = datetime.fromtimestamp(event.at_us / 1_000_000, UTC).astimezone(local)
-        text = cut(one_line(words(event)), max(10, cells - 45))
+    for said in events:
+        when = datetime.fromisoformat(said["at"]).astimezone(local)
+        text = cut(one_line(words(said)), max(10, cells - 45))
         time = paint(f"{when:%Y-%m-%d %H:%M}", "dim")
-        yield f"{event.position:>6}  {time}  {paint(pad(event.type, 17), 'cyan')}  {text}".rstrip()
+        yield f"{said['position']:>6}  {time}  {paint(pad(said['type'], 17), 'cyan')}  {text}".rstrip()
 
 
 @app.command("show")
@@ -125,19 +126,19 @@ def show_event(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> int:
     """One event with its header and the small fields of its body."""
-    from prosa.cli import event_texts
     from prosa.cli.opening import open_log
     from prosa.cli.output import cell, lines, mode
     from prosa.cli.output import record as print_record
     from prosa.events.errors import UsageError
     from prosa.events.home import Home
+    from prosa.projections import event_texts
 
     with open_log(Home.of()) as opened:
         event = opened.at(position)
         if event is None:
             head, _ = opened.head()
             raise UsageError(f"There is no event {position}.", "", f"The last one is {head}.")
-        found = event_texts.record(opened, event)
+        found = event_texts.record(event_texts.OriginNames(opened), event)
     if mode(as_json) == "json":
         print_record(found)
         return exit_codes.DONE

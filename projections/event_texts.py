@@ -5,13 +5,14 @@ Titles, prompts and turns are transcript text and are left out; paths, ids, hash
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from prosa.events import codec
 from prosa.events.errors import DamageError
-from prosa.events.log import Log, Recorded
+from prosa.events.log import LogReader, Recorded
 from prosa.projections.zones import rfc3339
 
 FACTS = ("turns", "usage", "marks", "compactions", "gone")
@@ -46,13 +47,24 @@ def summary(event: Recorded) -> dict[str, Any]:
     return small | counted
 
 
-def record(log: Log, event: Recorded) -> dict[str, Any]:
+class OriginNames(dict[int, str]):
+    """Number of an origin in a log → its name, as hex. One that joins while events are read is looked up then."""
+
+    def __init__(self, log: LogReader) -> None:
+        super().__init__()
+        self._log = log
+
+    def __missing__(self, number: int) -> str:
+        self.update((origin.number, origin.origin.hex()) for origin in self._log.origins)
+        return self[number] if number in self else ""
+
+
+def record(origins: Mapping[int, str], event: Recorded) -> dict[str, Any]:
     """The JSON of one event."""
-    numbers = {origin.number: origin for origin in log.origins}
     return {
         "position": event.position,
         "at": rfc3339(event.at_us),
-        "origin": numbers[event.origin].origin.hex(),
+        "origin": origins[event.origin],
         "origin_position": event.origin_position,
         "id": event.id.hex(),
         "stream": event.stream,
@@ -64,11 +76,11 @@ def record(log: Log, event: Recorded) -> dict[str, Any]:
     }
 
 
-def words(event: Recorded) -> str:
-    """`31 turns, 12 usage  claude-code/1  claude-code/3f2c…`; one line, not cleaned."""
-    if event.erased:
+def words(said: Mapping[str, Any]) -> str:
+    """Of a record: `31 turns, 12 usage  claude-code/1  claude-code/3f2c…`; one line, not cleaned."""
+    if said["erased"]:
         return "(body erased)"
-    small = summary(event)
+    small = said["body"]
     facts = [f"{small[name]:,} {name}" for name in FACTS if small.get(name)]
     if size := small.get("size"):
         facts.append(f"{size:,} bytes")
