@@ -38,6 +38,9 @@ OTHERS = {
     "projects": "SELECT path, remote, marker FROM projects ORDER BY path, remote, marker",
     "devices": "SELECT device, hostname, machine, platform FROM devices ORDER BY 1, 2, 3, 4",
     "described": "SELECT session, field, value, rank, evidence FROM described ORDER BY session, field, evidence",
+    "prunes": "SELECT session, raw, at_us, server, uri, size, stored, plan, gone FROM prunes ORDER BY session, raw",
+    "merges": "SELECT id, device, into_device, evidence, by, at_us, reverted FROM merges ORDER BY id",
+    "names of devices": "SELECT device, name, at_us, origin_position FROM device_names ORDER BY device",
     "erased": "SELECT session FROM erased ORDER BY session",
 }
 

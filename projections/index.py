@@ -17,7 +17,7 @@ from prosa.events.errors import DamageError, UpgradeError
 from prosa.events.home import private_file, private_folder, sync_folder
 from prosa.projections.records import create_texts
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raise it when a table or what goes into it changes: the next start builds a new index beside the old one."""
 APPLICATION_ID = 0x70726F69  # "proi"
 CACHE_KIB = 16 * 1024

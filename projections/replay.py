@@ -33,6 +33,23 @@ PUT_REVISION = "INSERT OR REPLACE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?,
 REVISIONS = """
 SELECT origin, surface, revision, profile, parser, raw, first, last, latest, header FROM revisions WHERE sid = ?"""
 SERVE = "UPDATE sessions SET applied = ?, next = ?, header = ?, raw = ?, profile = ?, leaf = ? WHERE sid = ?"
+PUT_PUSHED = "INSERT INTO pushed VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET uri = excluded.uri"
+PUT_PRUNE = """
+INSERT INTO prunes VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 1) ON CONFLICT DO UPDATE SET at_us = excluded.at_us,
+    server = excluded.server, uri = excluded.uri, size = excluded.size, stored = excluded.stored, plan = excluded.plan,
+    gone = excluded.at_us > restored_us
+WHERE (excluded.at_us, excluded.plan) > (at_us, plan)"""
+PUT_RESTORED = """
+INSERT INTO prunes VALUES (?, ?, 0, '', '', 0, 0, '', ?, 0) ON CONFLICT DO UPDATE SET
+    restored_us = max(restored_us, excluded.restored_us), gone = at_us > max(restored_us, excluded.restored_us)"""
+PUT_MERGE = """
+INSERT INTO merges VALUES (?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET device = excluded.device,
+    into_device = excluded.into_device, evidence = excluded.evidence, by = excluded.by, at_us = excluded.at_us"""
+PUT_REVERT = "INSERT INTO merges VALUES (?, '', '', '', '', 0, 1) ON CONFLICT DO UPDATE SET reverted = 1"
+PUT_NAME = """
+INSERT INTO device_names VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name, at_us = excluded.at_us,
+    origin = excluded.origin, origin_position = excluded.origin_position
+WHERE (excluded.at_us, excluded.origin, excluded.origin_position) > (at_us, origin, origin_position)"""
 TITLED_BY = "SELECT s.sid FROM foreign_titles f JOIN sessions s ON s.leaf = f.leaf WHERE f.sid = ?"
 REVISION = "SELECT first, latest, first_at FROM revisions WHERE sid = ? AND origin = ? AND surface = ? AND revision = ?"
 
@@ -156,6 +173,10 @@ class Replay:
                 self._describe(recorded, event.session, event.kind, event.other, event.rank, event.evidence)
             case c.ProjectIdentified():
                 self._project(recorded.origin, event)
+            case c.DeviceRenamed() | c.DeviceMerged() | c.DeviceMergeReverted():
+                self._device(recorded, event)
+            case c.SessionPruned() | c.SessionRestored() | c.PushConfirmed():
+                self._copy(recorded, event)
             case c.BodyErased():
                 if event.reason == "requested" and event.subject.startswith("session-"):
                     db.execute("INSERT OR IGNORE INTO erased VALUES (?)", (event.subject.removeprefix("session-"),))
@@ -198,6 +219,31 @@ class Replay:
             (session, field, value, rank, recorded.at_us, origin, recorded.origin_position, evidence),
         )
         self._touch(session)
+
+    def _device(self, recorded: Recorded, event: c.DeviceRenamed | c.DeviceMerged | c.DeviceMergeReverted) -> None:
+        """What is said about devices. The order of arrival changes nothing."""
+        db = self._db
+        match event:
+            case c.DeviceRenamed():
+                place = (recorded.at_us, self._origin_bytes[recorded.origin], recorded.origin_position)
+                db.execute(PUT_NAME, (event.device, event.name, *place))
+            case c.DeviceMerged():
+                values = (event.device, event.into, event.evidence, event.by, recorded.at_us)
+                db.execute(PUT_MERGE, (recorded.id.hex(), *values))
+            case c.DeviceMergeReverted():
+                db.execute(PUT_REVERT, (event.merge,))
+
+    def _copy(self, recorded: Recorded, event: c.SessionPruned | c.SessionRestored | c.PushConfirmed) -> None:
+        """Where the bytes of a raw are, beside this machine's store."""
+        db, at_us = self._db, recorded.at_us
+        match event:
+            case c.SessionPruned():
+                values = (event.server, event.uri, event.size, event.stored, event.plan)
+                db.execute(PUT_PRUNE, (event.session, event.raw, at_us, *values))
+            case c.SessionRestored():
+                db.execute(PUT_RESTORED, (event.session, event.raw, at_us))
+            case c.PushConfirmed():
+                db.execute(PUT_PUSHED, (event.session, event.raw, event.server, event.uri, at_us))
 
     def _project(self, origin: int, event: c.ProjectIdentified) -> None:
         """The first answer that is more than the bare path stays."""

@@ -201,3 +201,30 @@ CREATE TABLE devices (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE erased (session TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+
+-- what the server was last known to hold of this device's raws; made from local events, so only on the device
+CREATE TABLE pushed (
+    session TEXT NOT NULL, raw TEXT NOT NULL, server TEXT NOT NULL, uri TEXT NOT NULL,
+    at_us INTEGER NOT NULL,           -- when it said so first
+    PRIMARY KEY (session, raw, server)
+) STRICT, WITHOUT ROWID;
+
+-- the last prune of a session's raw; gone: at_us is behind restored_us, so nothing brought these bytes back
+CREATE TABLE prunes (
+    session TEXT NOT NULL, raw TEXT NOT NULL, at_us INTEGER NOT NULL, server TEXT NOT NULL, uri TEXT NOT NULL,
+    size INTEGER NOT NULL, stored INTEGER NOT NULL, plan TEXT NOT NULL, restored_us INTEGER NOT NULL,
+    gone INTEGER NOT NULL,
+    PRIMARY KEY (session, raw)
+) STRICT, WITHOUT ROWID;
+
+-- every merge of devices, also the reverted ones; without devices where only its revert was heard of
+CREATE TABLE merges (
+    id TEXT PRIMARY KEY, device TEXT NOT NULL, into_device TEXT NOT NULL, evidence TEXT NOT NULL, by TEXT NOT NULL,
+    at_us INTEGER NOT NULL, reverted INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- the name each device was given last
+CREATE TABLE device_names (
+    device TEXT PRIMARY KEY, name TEXT NOT NULL, at_us INTEGER NOT NULL, origin BLOB NOT NULL,
+    origin_position INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
