@@ -6,10 +6,13 @@ with milliseconds, money is a decimal string in US dollars, unknown is null.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
+
+from prosa.events.errors import UsageError
 
 ReportName = Literal[
     "sessions", "tools", "models", "projects", "profiles", "heatmap", "usage", "errors", "hours", "usage_by_model",
@@ -135,6 +138,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     flat: bool = False
     """True: subagents are listed alone; False: only as children (`subagents` of TimelinePage)."""
     include_empty: bool = False
+    after: str | None = None
+    """`next` of the page before; the question is the same but for the limit."""
 
 
 class TimelinePage(msgspec.Struct):
@@ -145,6 +150,8 @@ class TimelinePage(msgspec.Struct):
     """Sessions with no prompt and no usage that the filters would have shown."""
     total: int
     """Sessions the filters match, without the limit."""
+    next: str | None = None
+    """`after` of the next page; None: this is the last."""
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +161,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     all_hits: bool = False
     """False: the best turn of each session."""
     zone: str | None = None
+    after: str | None = None
+    """`next` of the page before; the question is the same but for the limit."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -184,6 +193,8 @@ class SearchPage(msgspec.Struct):
     """There are further hits beyond the limit."""
     searched: int
     """Sessions that the filters let through."""
+    next: str | None = None
+    """`after` of the next page; None: this is the last."""
 
 
 class ShownTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -219,6 +230,42 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 0
     zone: str | None = None
     """IANA name for days, hours and heatmaps; None: the system's."""
+
+
+class TimelinePlace(msgspec.Struct, frozen=True, tag="timeline", array_like=True):
+    """The last session of a page, by the two things that order the timeline."""
+
+    last: int | None
+    key: str
+
+
+class SearchPlace(msgspec.Struct, frozen=True, tag="search", array_like=True):
+    """The last hit of a page: the session by what orders search, and where in it."""
+
+    score: int
+    """Of the session's best hit."""
+    last: int | None
+    key: str
+    widened: bool
+    hit_score: int
+    hit: int
+    """Place of the hit among the session's facts."""
+
+
+Cursor = TypeVar("Cursor", TimelinePlace, SearchPlace)
+
+
+def cursor(place: TimelinePlace | SearchPlace) -> str:
+    """The place as callers carry it from page to page; what is in it is nobody's business."""
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def place_of(after: str, kind: type[Cursor]) -> Cursor:
+    """Raises UsageError for what is no cursor of that question."""
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=kind)
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        raise UsageError(f"There is no page after {after[:60]!r}.", "", "Take `next` of the page before.") from None
 
 
 class Backend(Protocol):
