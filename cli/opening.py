@@ -155,11 +155,11 @@ def run_erasure(home: Home, plan: ErasePlan) -> None:
     """Clear what the plan names and build the index again. Raises LockedError where a sync runs."""
     from getpass import getuser
 
+    from prosa.events.device import identify
     from prosa.events.erasing import execute
     from prosa.events.locks import held
     from prosa.events.log import Log
     from prosa.events.raw import RawStore
-    from prosa.ingest.device import identify
     from prosa.projections.building import rebuild
 
     machine = identify().machine_hash
@@ -224,7 +224,7 @@ def resume_words(session: Session) -> list[str] | None:
 
 def this_device() -> str:
     """Fingerprint of this machine."""
-    from prosa.ingest.device import identify
+    from prosa.events.device import identify
 
     return identify().id
 

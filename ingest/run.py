@@ -19,12 +19,13 @@ from typing import Protocol
 
 from prosa import __version__
 from prosa.events import catalogue as c
+from prosa.events import device
 from prosa.events.chain import START
 from prosa.events.home import Home
 from prosa.events.locks import held
 from prosa.events.log import BATCH_BYTES, BATCH_EVENTS, Draft, Log, Prepared, Recorded, prepare
 from prosa.events.raw import RawStore
-from prosa.ingest import device, projects
+from prosa.ingest import projects
 from prosa.ingest.agents import IMPORTERS
 from prosa.ingest.cache import Cache, SavedFold, Seen
 from prosa.ingest.discovery import AgentHome, Found, Profiles, agent_homes, look

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from prosa.ingest import device
+from prosa.events import device
 
 IOREG = '+-o J316s  <class IOPlatformExpertDevice>\n    {\n      "IOPlatformUUID" = "AB12-CD"\n      "x" = 1\n    }\n'
 
