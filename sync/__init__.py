@@ -1,1 +1,1 @@
-"""Effects outside the log: login, push, reconcile, prune, schedule. Nothing of it is built yet."""
+"""Effects outside the log: login, push, reconcile, prune, schedule, and the queries asked of a server."""
