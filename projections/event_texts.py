@@ -56,7 +56,7 @@ class OriginNames(dict[int, str]):
 
     def __missing__(self, number: int) -> str:
         self.update((origin.number, origin.origin.hex()) for origin in self._log.origins)
-        return self[number] if number in self else ""
+        return self.get(number, "")
 
 
 def record(origins: Mapping[int, str], event: Recorded) -> dict[str, Any]:

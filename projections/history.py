@@ -1,4 +1,4 @@
-"""Which events made a session what it is: its own, those of its sources, of its directory, and erasures of its bodies."""
+"""Which events made a session what it is: its own, its sources', its directory's, and erasures of its bodies."""
 
 from __future__ import annotations
 
