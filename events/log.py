@@ -55,6 +55,9 @@ READ_HEADER = READ_POSITION.replace("salt, body", "NULL, NULL")
 LAST_OF_STREAM = f"SELECT {COLUMNS} FROM events WHERE stream = ? AND origin = ? ORDER BY stream_version DESC LIMIT 1"
 LAST_OF_ORIGIN = "SELECT origin_position, hash FROM events WHERE origin = ? ORDER BY origin_position DESC LIMIT 1"
 VERSION_OF_STREAM = "SELECT max(stream_version) FROM events WHERE origin = ? AND stream = ?"
+READ_ORIGIN = f"SELECT {COLUMNS} FROM events WHERE origin = ? AND origin_position > ? ORDER BY origin_position"
+READ_ORIGIN_HEADERS = READ_ORIGIN.replace("salt, body", "NULL, NULL")
+HASH_AT = "SELECT hash FROM events WHERE origin = ? AND origin_position = ?"
 HEAD = "SELECT position, hash FROM events ORDER BY position DESC LIMIT 1"
 ORIGINS = "SELECT number, origin, scope FROM origins ORDER BY number"
 
@@ -137,6 +140,12 @@ class LogReader(Protocol):
     def at(self, position: int) -> Recorded | None: ...
 
     def header_at(self, position: int) -> Recorded | None: ...
+
+
+class Append(Protocol):
+    """Append drafts as of a time, inside a transaction that is open."""
+
+    def __call__(self, drafts: Sequence[Draft], at_us: int) -> list[Recorded]: ...
 
 
 def prepare(draft: Draft) -> Prepared:
@@ -240,6 +249,29 @@ class Log:
         row = self._db.execute(LAST_OF_STREAM, (stream, (origin or self.shared).number)).fetchone()
         return Recorded._make(row) if row else None
 
+    def of_origin(self, origin: Origin, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]:
+        """Events of one origin behind one of its positions, in its order."""
+        statement = READ_ORIGIN if bodies else READ_ORIGIN_HEADERS
+        return map(Recorded._make, self._db.execute(statement, (origin.number, after)))
+
+    def head_of(self, origin: Origin) -> tuple[int, bytes]:
+        """Origin position and hash of an origin's last event; (0, zeros) of one that has none."""
+        row = self._db.execute(LAST_OF_ORIGIN, (origin.number,)).fetchone()
+        return (int(row[0]), bytes(row[1])) if row else (0, START)
+
+    def hash_at(self, origin: Origin, origin_position: int) -> bytes | None:
+        """The hash of an origin's event; zeros at 0, None behind its end."""
+        if origin_position == 0:
+            return START
+        row = self._db.execute(HASH_AT, (origin.number, origin_position)).fetchone()
+        return bytes(row[0]) if row else None
+
+    def forks(self) -> list[LogForked]:
+        """Every fork of this log, oldest first."""
+        shared = [origin.origin.hex() for origin in self._origins if origin.scope == "shared"][1:]
+        events = (event for name in shared for event in self.stream(f"log-{name}") if event.type == LogForked.TYPE)
+        return [said for event in events if isinstance(said := event.event(), LogForked)]
+
     def stream_version(self, stream: str) -> int:
         """Number of the last event of a stream in the shared origin, 0 if there is none."""
         row = self._db.execute(VERSION_OF_STREAM, (self.shared.number, stream)).fetchone()
@@ -286,9 +318,26 @@ class Log:
         if self._is_copy():
             self._write(self._locate)
 
-    def fork(self, reason: str, restated: str) -> None:
-        """Take a new pair of origins: this log is a copy, or the server refused the old one."""
-        self._write(lambda: self._take_origins(reason, restated))
+    def fork(
+        self, reason: str, restated: str, *, old: Origin | None = None, good: int | None = None,
+        state: Callable[[Append], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Take a new pair of origins: this log is a copy, or the server refused the present one, or `old`.
+
+        What came after the origin position `good` is void; `state` says again what must not be lost, in the same
+        transaction. Hold the sync lock.
+        """
+
+        def write() -> None:
+            self._take_origins(reason, restated, old, good)
+            if state is not None:
+                state(self._state)
+
+        try:
+            self._write(write)
+        except BaseException:
+            self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
+            raise
 
     def checkpoint(self) -> None:
         """Move what is in the write-ahead file into the log itself."""
@@ -324,19 +373,25 @@ class Log:
         self._db.pragma("user_version", VERSION)
         self._take_origins(None, "")
 
-    def _take_origins(self, reason: str | None, restated: str) -> None:
-        old = [Origin(*row) for row in self._db.execute(ORIGINS)]
+    def _state(self, drafts: Sequence[Draft], at_us: int) -> list[Recorded]:
+        """Append what was said before under another origin, as of when it was said."""
+        return self._insert([prepare(draft) for draft in drafts], at_us)
+
+    def _take_origins(
+        self, reason: str | None, restated: str, of: Origin | None = None, good: int | None = None
+    ) -> None:
+        origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
         for scope in ("shared", "local"):
             self._db.execute("INSERT INTO origins (origin, scope) VALUES (?, ?)", (os.urandom(16), scope))
         self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
         shared, local = self.shared.origin.hex(), self.local.origin.hex()
         drafts: list[Draft] = [Draft(f"log-{shared}", 0, LogOpened(origin=shared, prosa=self._prosa))]
         if reason is not None:
-            last = self._db.execute(LAST_OF_ORIGIN, (old[-2].number,)).fetchone()
+            old = of or origins[-2]
             forked = LogForked(
                 reason=reason,  # type: ignore[arg-type]
-                old_origin=old[-2].origin.hex(),
-                old_position=last[0] if last else 0,
+                old_origin=old.origin.hex(),
+                old_position=self.head_of(old)[0] if good is None else good,
                 restated=restated,
             )
             drafts.append(Draft(f"log-{shared}", 1, forked))
@@ -362,12 +417,12 @@ class Log:
         other = bool(self._machine and located.machine and located.machine != self._machine)
         return other or located.inode != self.path.stat().st_ino
 
-    def _insert(self, prepared: Sequence[Prepared]) -> list[Recorded]:
+    def _insert(self, prepared: Sequence[Prepared], said_us: int | None = None) -> list[Recorded]:
         position, _ = self.head()
         heads: dict[int, tuple[int, bytes]] = {}
         versions: dict[tuple[int, str], int] = {}
         done: list[Recorded] = []
-        at_us = now_us()
+        at_us = now_us() if said_us is None else said_us
         for item in prepared:
             cls = codec.BY_TYPE[item.type]
             origin = self.shared if cls.SCOPE == "shared" else self.local
