@@ -27,6 +27,12 @@ SELECT s.agent, s.id, s.scope, s.profile, r.revision, r.parser FROM revisions r 
 WHERE r.origin = ? ORDER BY s.key, r.revision"""
 REFERENCED = "SELECT 1 FROM revisions WHERE raw = ? LIMIT 1"
 SUPERSEDED = "SELECT extends FROM raws WHERE extends IS NOT NULL"
+LEFTOVERS = """
+SELECT DISTINCT raw FROM prunes p WHERE gone AND at_us >= ? AND NOT EXISTS (
+    SELECT 1 FROM raws r LEFT JOIN prunes o ON o.session = r.session AND o.raw = r.sha256
+    WHERE r.sha256 = p.raw AND NOT coalesce(o.gone, 0))
+ORDER BY raw"""
+LAST_PRUNE = "SELECT coalesce(max(at_us), 0) FROM prunes"
 PRESENT = """
 SELECT path, agent, profile, sha256, sessions FROM sources WHERE origin = ? AND state IN ('present', 'rejected')"""
 
@@ -81,6 +87,10 @@ class IndexProjector:
 
     def superseded(self) -> list[str]:
         return [raw for (raw,) in self._rows(SUPERSEDED)]
+
+    def leftovers(self, since_us: int) -> tuple[list[str], int]:
+        raws = [raw for (raw,) in self._rows(LEFTOVERS, since_us)]
+        return raws, next(last for (last,) in self._rows(LAST_PRUNE))
 
     def sources(self) -> dict[str, Seen]:
         decode = msgspec.json.Decoder(tuple[str, ...]).decode

@@ -163,15 +163,15 @@ def verify(
     from prosa.cli.output import lines, mode, record
     from prosa.events.home import Home
     from prosa.events.raw import RawStore
-    from prosa.events.verify import preserved, verify_log, verify_raws
+    from prosa.events.verify import copies, leftovers, verify_log, verify_raws
 
     home, how, problems, raws = Home.of(), mode(as_json), 0, 0
     with open_log(home) as opened:
         checks = [verify_log(opened)]
         if deep:
-            sizes = preserved(opened)
-            raws = len(sizes)
-            checks.append(verify_raws(RawStore(home.raw), sizes))
+            known, store = copies(opened), RawStore(home.raw)
+            raws = len(known.here)
+            checks += [verify_raws(store, known.here), leftovers(store, known.pruned)]
         for check in checks:
             for problem in check:
                 problems += 1

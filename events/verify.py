@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from prosa.events import codec
-from prosa.events.catalogue import RawPreserved
+from prosa.events.catalogue import RawPreserved, SessionPruned, SessionRestored
 from prosa.events.chain import START, hash_body, hash_event
 from prosa.events.errors import DamageError
 from prosa.events.log import Log
 from prosa.events.raw import RawStore
+
+COPIED = frozenset({RawPreserved.TYPE, SessionPruned.TYPE, SessionRestored.TYPE})
 
 
 class Fault(NamedTuple):
@@ -58,21 +60,44 @@ def verify_log(log: Log, *, bodies: bool = True) -> Iterator[Fault]:
                 yield Fault(f"event {position}", bad.what)
 
 
-def preserved(log: Log) -> dict[str, int]:
+class Copies(NamedTuple):
+    """What the log says of this machine's raw copies."""
+
+    here: dict[str, int]
     """sha256 → size of every raw that should be here: those a longer one continues were removed for it."""
+    pruned: set[str]
+    """Raws that every session which names them pruned."""
+
+
+def copies(log: Log) -> Copies:
+    """Read from the events that preserve, prune and restore."""
     sizes: dict[str, int] = {}
+    holders: dict[str, set[str]] = {}
     continued: set[str] = set()
     for header in log.read(bodies=False):
-        if header.type != RawPreserved.TYPE:
+        if header.type not in COPIED:
             continue
         recorded = log.at(header.position)
         if recorded is None or recorded.erased:
             continue
-        event = codec.decode_as(RawPreserved, recorded.body())
-        sizes[event.sha256] = event.size
-        if event.extends:
-            continued.add(event.extends)
-    return {digest: size for digest, size in sizes.items() if digest not in continued}
+        match recorded.event():
+            case RawPreserved() as event:
+                sizes[event.sha256] = event.size
+                holders.setdefault(event.sha256, set()).add(event.session)
+                if event.extends:
+                    continued.add(event.extends)
+            case SessionPruned() as event:
+                holders.setdefault(event.raw, set()).discard(event.session)
+            case SessionRestored() as event:
+                holders.setdefault(event.raw, set()).add(event.session)
+    pruned = {digest for digest, sessions in holders.items() if not sessions}
+    gone = continued | pruned
+    return Copies({raw: size for raw, size in sizes.items() if raw not in gone}, pruned)
+
+
+def preserved(log: Log) -> dict[str, int]:
+    """sha256 → size of every raw that should be here."""
+    return copies(log).here
 
 
 def verify_raws(raw: RawStore, sizes: dict[str, int]) -> Iterator[Fault]:
@@ -82,3 +107,10 @@ def verify_raws(raw: RawStore, sizes: dict[str, int]) -> Iterator[Fault]:
             yield Fault(f"raw {digest}", "the file is missing")
         elif not raw.verify(digest, size):
             yield Fault(f"raw {digest}", f"its first {size:,} bytes do not have this hash")
+
+
+def leftovers(raw: RawStore, pruned: set[str]) -> Iterator[Fault]:
+    """Copies that are pruned and still there, as a killed prune leaves one."""
+    for digest in sorted(pruned):
+        if raw.has(digest):
+            yield Fault(f"raw {digest}", "was pruned and the file is still here: prosa sync --verify removes it")

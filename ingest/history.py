@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from prosa.events.catalogue import RawPreserved, SessionExtended, SessionParsed, SessionPart
+from prosa.events.catalogue import (
+    RawPreserved,
+    SessionExtended,
+    SessionParsed,
+    SessionPart,
+    SessionPruned,
+    SessionRestored,
+)
 from prosa.events.log import Log, Recorded
 
 
@@ -34,6 +41,10 @@ class History:
         self.parsed: set[tuple[str, str]] = set()
         """(raw, parser) of every parse of any origin."""
         self.erased = False
+        self.pruned: set[str] = set()
+        """Raws whose local copies were pruned."""
+        self.left = False
+        """Pruned, and no changed source was preserved since."""
         own = log.shared.number
         parts: list[int] = []
         for header in log.stream(self.stream, bodies=False):
@@ -51,6 +62,8 @@ class History:
                 event = recorded.event()
                 assert isinstance(event, RawPreserved)
                 self.raws[event.sha256] = event
+            elif header.type in (SessionPruned.TYPE, SessionRestored.TYPE) and not recorded.erased:
+                self._moved(recorded)
 
     def _ending(self, recorded: Recorded, parts: list[int] | None) -> None:
         if recorded.erased:
@@ -72,6 +85,23 @@ class History:
             event.raw,
             (*(before.positions if before else ()), *mine, recorded.position),
         )
+
+    def _moved(self, recorded: Recorded) -> None:
+        event = recorded.event()
+        self.left = isinstance(event, SessionPruned)
+        if isinstance(event, SessionPruned):
+            self.pruned.add(event.raw)
+        elif isinstance(event, SessionRestored):
+            self.pruned.discard(event.raw)
+
+    def was_pruned(self, raw: str) -> bool:
+        """Whether the raw, or one that continues it, was pruned: its bytes do not come back to this machine."""
+        known, above = {raw}, [raw] if self.pruned else []
+        while above and not known & self.pruned:
+            above = [event.sha256 for event in self.raws.values() if event.extends in above]
+            above = [sha256 for sha256 in above if sha256 not in known]
+            known.update(above)
+        return bool(known & self.pruned)
 
     def facts(self, revision: KnownRevision) -> Iterator[SessionParsed | SessionPart]:
         """The revision's events, in order."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import apsw
 import msgspec
 
-from prosa.events.catalogue import Event, RawPreserved, SessionExtended, SessionParsed, SessionPart
+from prosa.events.catalogue import Event, RawPreserved, SessionExtended, SessionParsed, SessionPart, SessionRestored
 from prosa.events.errors import DamageError, ProsaError
 from prosa.events.facts import Facts, Header
 from prosa.events.log import Draft, Log, Prepared, prepare
@@ -35,9 +35,9 @@ SMALL = 8 * 1024 * 1024
 KEY_LIMIT = 1024
 """Bytes; real ones have 50. A stream's name is hashed with 16 bits for its length."""
 
-Status = Literal["imported", "extended", "reparsed", "unchanged", "rejected", "failed", "later"]
-"""later: another source of the same session was read in this run; read this one when that is in the log."""
-
+Status = Literal["imported", "extended", "reparsed", "unchanged", "rejected", "failed", "later", "pruned"]
+"""later: another source of the same session was read in this run; read this one when that is in the log.
+pruned: a raw to parse again that is not on this machine any more."""
 
 RANK: tuple[Status, ...] = ("later", "failed", "imported", "extended", "reparsed", "unchanged", "rejected")
 """Of several sessions in one source, the first of these that one has is the source's."""
@@ -234,8 +234,8 @@ class Importing:
         self, raw: Raw, history: History, digest: str, size: int, hash_at: Callable[[int], str | None]
     ) -> tuple[KnownRevision | None, str | None]:
         """The revision that the content is or continues; where there is nothing to say about it, why ("" or a text)."""
-        if (digest, self._importers[raw.identity.agent].PARSER) in history.parsed:
-            return None, ""
+        if (digest, self._importers[raw.identity.agent].PARSER) in history.parsed or history.was_pruned(digest):
+            return None, ""  # what was pruned comes back only with a source that changed
         if not raw.verbatim:
             # rows of a container: its first line changes with every row, and what it lacks now was said before
             same = [known for known in history.revisions.values() if known.surface == raw.surface]
@@ -314,6 +314,9 @@ class Importing:
                     verbatim=raw.verbatim, extends=extends,
                 )
             )  # fmt: skip
+        if history.left and (base is None or base.raw != kept.sha256):
+            history.left = False
+            yield draft(SessionRestored(session=identity.key, raw=kept.sha256))
         rest, header = parts.rest(), fold.header()
         revision = base.revision if base is not None else max(history.revisions, default=0) + 1
         fields: dict[str, Any] = {
@@ -341,8 +344,11 @@ class Importing:
         history = History(self._log, job.identity.key)
         base = history.revisions.get(job.revision)
         nothing = Outcome(agent=job.identity.agent, path=job.identity.key, profile=job.profile, status="unchanged")
-        if base is None or base.raw not in history.raws or not self._store.has(base.raw):
-            yield msgspec.structs.replace(nothing, reason="its raw copy is not here")
+        if base is None or base.raw not in history.raws or base.raw in history.pruned or not self._store.has(base.raw):
+            if base is not None and history.was_pruned(base.raw):
+                yield msgspec.structs.replace(nothing, status="pruned")
+            else:
+                yield msgspec.structs.replace(nothing, reason="its raw copy is not here")
             return
         preserved = history.raws[base.raw]
         raw = Raw(

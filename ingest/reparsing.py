@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from types import ModuleType
 
 from prosa.events.catalogue import SessionExtended, SessionParsed, SessionPart
@@ -38,12 +38,17 @@ class Tally:
 
 def changes(
     jobs: Iterable[Reparse], importers: Mapping[str, ModuleType], log: Log, store: RawStore
-) -> Iterator[Reparsed]:
-    """Sessions of which a new parse says something else; those whose raw is not here are passed over."""
+) -> Generator[Reparsed, None, int]:
+    """Sessions of which a new parse says something else; those whose raw is not here are passed over.
+
+    Returns the number of pruned ones among them.
+    """
+    pruned = 0
     for job in jobs:
         history = History(log, job.identity.key)
         base = history.revisions.get(job.revision)
-        if base is None or base.raw not in history.raws or not store.has(base.raw):
+        if base is None or base.raw not in history.raws or base.raw in history.pruned or not store.has(base.raw):
+            pruned += base is not None and history.was_pruned(base.raw)
             continue
         before, after, title = Tally(), Tally(), None
         for event in history.facts(base):
@@ -59,3 +64,4 @@ def changes(
         old, new = before.outline(title), after.outline(fold.header().title)
         if old != new:
             yield Reparsed(key=job.identity.key, before=old, after=new)
+    return pruned

@@ -67,6 +67,8 @@ class SyncSummary(msgspec.Struct, kw_only=True, tag_field="type", tag="summary")
     vanished: int = 0
     rejected: int = 0
     failed: int = 0
+    pruned: int = 0
+    """Preserved raws that were to be parsed again and are not on this machine any more."""
     events: int = 0
     bytes: int = 0
     """Read from the agents' files."""

@@ -60,6 +60,9 @@ class Projector(Protocol):
     def superseded(self) -> list[str]:
         """Every raw that another one continues: what a killed sync may have left behind."""
 
+    def leftovers(self, since_us: int) -> tuple[list[str], int]:
+        """Raws that were pruned at or after this moment, by every session that names them; and the last prune's."""
+
     def sources(self) -> dict[str, Seen]:
         """Present sources as the log has them, for a cache that was lost: what they looked like is unknown."""
 
@@ -116,6 +119,7 @@ class Sync:
         yield from self._reparse()
         self._projector.settle()
         self._remove_superseded()
+        self._remove_pruned()
         yield from self._hear_asides(seen, changed=bool(found.jobs))
         yield from self._identify_projects()
         self._projector.settle()
@@ -193,7 +197,7 @@ class Sync:
         for item in done:
             self._superseded += item.superseded
             setattr(self.summary, item.status, getattr(self.summary, item.status) + 1)
-            if item.status != "unchanged" and item.status != "later":
+            if item.status != "unchanged" and item.status != "later" and item.status != "pruned":
                 yield SourceDone(
                     agent=item.agent,
                     path=item.path,
@@ -219,8 +223,8 @@ class Sync:
 
     def _say_source(self, item: Outcome) -> None:
         stream = source_stream(item.agent, item.path)
-        if item.status in ("failed", "reparsed"):
-            return
+        if item.status in ("failed", "reparsed", "pruned") or (item.status == "unchanged" and not item.sha256):
+            return  # of no source, or of one that could not be read
         if item.status == "rejected":
             reason = item.reason or "nothing to import"
             self._say(
@@ -274,7 +278,8 @@ class Sync:
         """A dry run: what parsing every preserved raw again would change. Nothing is appended."""
         self._projector.settle()
         parsers = {agent: module.PARSER for agent, module in self._modules.items()}
-        yield from changes(self._projector.outdated(parsers, True), self._modules, self._log, self._store)
+        jobs = self._projector.outdated(parsers, True)
+        self.summary.pruned = yield from changes(jobs, self._modules, self._log, self._store)
         yield self.summary
 
     def _identify_device(self) -> None:
@@ -302,6 +307,15 @@ class Sync:
         for raw in self._projector.superseded() if self._options.verify else self._superseded:
             if self._store.has(raw) and not self._projector.referenced(raw):
                 self._store.remove(raw)
+
+    def _remove_pruned(self) -> None:
+        """Files that a killed prune left behind its events; with `verify`, also those of earlier ones."""
+        seen = int(self._cache.stamp("pruned") or 0)
+        raws, last = self._projector.leftovers(0 if self._options.verify else seen)
+        for raw in raws:
+            self._store.remove(raw)
+        if last != seen:
+            self._cache.set_stamp("pruned", str(last).encode())
 
     def _identify_projects(self) -> Iterator[SyncItem]:
         """Of directories that were named for the first time in this sync."""
