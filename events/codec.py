@@ -70,14 +70,19 @@ def known(kind: str, version: int) -> bool:
     return kind in BY_TYPE and version <= BY_TYPE[kind].VERSION
 
 
+def newer(kind: str, version: int) -> UpgradeError:
+    """What to raise for an event that this prosa does not know."""
+    return UpgradeError(
+        f"The log has an event of type {kind} version {version}, which this prosa does not know.",
+        "Nothing was changed.",
+        "Upgrade prosa and try again.",
+    )
+
+
 def decode(kind: str, version: int, body: bytes) -> Event:
     """The event in its present version. Raises UpgradeError for a type or version of a newer prosa."""
     if not known(kind, version):
-        raise UpgradeError(
-            f"The log has an event of type {kind} version {version}, which this prosa does not know.",
-            "Nothing was changed.",
-            "Upgrade prosa and try again.",
-        )
+        raise newer(kind, version)
     cls = BY_TYPE[kind]
     try:
         if version == cls.VERSION:

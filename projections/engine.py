@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
@@ -18,9 +18,12 @@ from prosa.events.chain import START
 from prosa.events.database import Database
 from prosa.events.errors import LockedError, UpgradeError
 from prosa.events.locks import held
-from prosa.events.log import BATCH_BYTES, BATCH_EVENTS, Log, Recorded
+from prosa.events.log import BATCH_BYTES, BATCH_EVENTS, LogReader, Recorded
 from prosa.projections.index import IndexMissing, open_index
 from prosa.projections.prices import Overrides, stamp
+
+if TYPE_CHECKING:
+    from prosa.projections.replay import Aside
 
 READ_BUSY_MS = 250
 """How long a question waits for another process to finish catching up."""
@@ -47,12 +50,14 @@ class Index:
         self.db, self.standing, self.warning = db, standing, warning
 
 
-def is_current(db: Database, log: Log, overrides: Overrides) -> bool:
+def is_current(db: Database, log: LogReader, overrides: Overrides) -> bool:
     """Whether there is nothing to catch up with."""
     return (_position(db), _hash(db)) == log.head() and _stamp(db) == stamp(overrides)
 
 
-def open_current(folder: Path, locks: Path, log: Log, overrides: Overrides, progress: Progress | None = None) -> Index:
+def open_current(
+    folder: Path, locks: Path, log: LogReader, overrides: Overrides, progress: Progress | None = None
+) -> Index:
     """The index for a question: caught up first; where that cannot be, as it is, with `standing.behind` > 0.
 
     Built first where there is none. Raises IndexMissing where another process builds the first one.
@@ -79,7 +84,7 @@ def open_current(folder: Path, locks: Path, log: Log, overrides: Overrides, prog
     return Index(db, Standing(_position(db), log.head()[0]), warning)
 
 
-def _built(folder: Path, locks: Path, log: Log, overrides: Overrides, progress: Progress | None) -> Database:
+def _built(folder: Path, locks: Path, log: LogReader, overrides: Overrides, progress: Progress | None) -> Database:
     from prosa.projections.building import rebuild
 
     try:
@@ -90,50 +95,84 @@ def _built(folder: Path, locks: Path, log: Log, overrides: Overrides, progress: 
     return open_index(folder)
 
 
-def catch_up(db: Database, log: Log, overrides: Overrides, progress: Progress | None = None) -> int:
+def catch_up(db: Database, log: LogReader, overrides: Overrides, progress: Progress | None = None) -> int:
     """Apply what is after the checkpoint. Returns the number of events applied.
 
     Raises IndexMissing where the checkpoint is not on the log's chain, UpgradeError on an event of a newer prosa.
     """
+    done = 0
+    while applied := step(db, log, overrides):
+        done += len(applied.events)
+        if progress:
+            progress(done, done + log.head()[0] - applied.position)
+    return done
+
+
+class Applied(NamedTuple):
+    """What one step applied, and where the index stands after it."""
+
+    events: list[Recorded]
+    position: int
+
+
+Along = Callable[[list[Recorded]], None]
+
+
+def step(
+    db: Database, log: LogReader, overrides: Overrides, aside: Aside | None = None, along: Along | None = None
+) -> Applied | None:
+    """Apply the next events behind the checkpoint in one transaction; None where there are none.
+
+    With `aside`, what cannot be applied, events of a newer prosa too, is told to it and passed over. `along` does
+    more in the same transaction. Raises as `catch_up`.
+    """
     from prosa.projections.pricing import pricer, reprice
     from prosa.projections.replay import Replay
 
-    done = 0
-    while True:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            if not _on_chain(db, log):
-                raise IndexMissing
-            batch = list(_batch(log, _position(db)))
-            stale = _stamp(db) != stamp(overrides)
-            if not batch and not stale:
-                db.execute("ROLLBACK")
-                return done
-            replay = Replay(db, log, pricer(db, overrides))
-            if stale:
-                replay.touch_all(reprice(db, overrides))
-            replay.apply(batch)
-            position, hash_ = (batch[-1].position, batch[-1].hash) if batch else (_position(db), _hash(db))
-            save_checkpoint(db, position, hash_, overrides)
-            db.execute("COMMIT")
-        except BaseException:
-            if not db.get_autocommit():
-                db.execute("ROLLBACK")
-            raise
-        done += len(batch)
-        if progress:
-            progress(done, done + log.head()[0] - position)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if not _on_chain(db, log):
+            raise IndexMissing
+        batch = list(_batch(log, _position(db)))
+        stale = _stamp(db) != stamp(overrides)
+        if not batch and not stale:
+            db.execute("ROLLBACK")
+            return None
+        replay = Replay(db, log, pricer(db, overrides), aside=aside)
+        if stale:
+            replay.touch_all(reprice(db, overrides))
+        replay.apply(_known(batch, aside))
+        if along:
+            along(batch)
+        position, hash_ = (batch[-1].position, batch[-1].hash) if batch else (_position(db), _hash(db))
+        save_checkpoint(db, position, hash_, overrides)
+        db.execute("COMMIT")
+    except BaseException:
+        if not db.get_autocommit():
+            db.execute("ROLLBACK")
+        raise
+    return Applied(batch, position)
 
 
-def _batch(log: Log, position: int) -> Iterator[Recorded]:
+def _batch(log: LogReader, position: int) -> Iterator[Recorded]:
     size = 0
     for number, recorded in enumerate(log.read(position)):
         if number >= BATCH_EVENTS or (number and size > BATCH_BYTES):
             return
-        if not codec.known(recorded.type, recorded.version):
-            codec.decode(recorded.type, recorded.version, b"")  # raises UpgradeError, also where the body was erased
         size += len(recorded.stored or b"")
         yield recorded
+
+
+def _known(batch: list[Recorded], aside: Aside | None) -> Iterator[Recorded]:
+    """The events that this prosa knows, also where their bodies were erased."""
+    for recorded in batch:
+        if codec.known(recorded.type, recorded.version):
+            yield recorded
+        else:
+            why = codec.newer(recorded.type, recorded.version)
+            if aside is None:
+                raise why
+            aside(recorded.stream, recorded.position, why)
 
 
 def _position(db: Database) -> int:
@@ -149,7 +188,7 @@ def _stamp(db: Database) -> tuple[str, str]:
     return row[0], row[1]
 
 
-def _on_chain(db: Database, log: Log) -> bool:
+def _on_chain(db: Database, log: LogReader) -> bool:
     position, hash_ = _position(db), _hash(db)
     if position == 0:
         return hash_ == START

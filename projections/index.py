@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -70,6 +71,15 @@ def open_index(folder: Path, *, read_only: bool = False, busy_ms: int = 10_000) 
     raise IndexMissing
 
 
+def lay_out(db: Database, texts: Callable[[Database], None] = create_texts) -> None:
+    """Make the tables of an empty index; `texts` makes those of the full text."""
+    for _ in db.execute(SCHEMA.read_text(encoding="utf-8")):
+        pass
+    texts(db)
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", SCHEMA_VERSION)
+
+
 class NewIndex:
     """An index being built beside the serving one. `publish` or `discard` ends it."""
 
@@ -81,11 +91,7 @@ class NewIndex:
         for name, value in (("journal_mode", "off"), ("synchronous", 0), ("cache_size", -CACHE_KIB)):
             self.db.pragma(name, value)
         self.db.pragma("locking_mode", "exclusive")
-        for _ in self.db.execute(SCHEMA.read_text(encoding="utf-8")):
-            pass
-        create_texts(self.db)
-        self.db.pragma("application_id", APPLICATION_ID)
-        self.db.pragma("user_version", SCHEMA_VERSION)
+        lay_out(self.db)
 
     def finish(self) -> None:
         """Leave the file as a reader expects it: in write-ahead mode, closed, durable."""

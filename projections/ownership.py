@@ -48,6 +48,17 @@ class Ownership:
         self._members: dict[int, tuple[str, str, str]] = {}
         self._present: dict[tuple[str, str], bool] = {}
 
+    def pending(self) -> tuple[set[int], set[int]]:
+        """What is still to be settled, for `forget`."""
+        return set(self._keys), set(self._sids)
+
+    def forget(self, pending: tuple[set[int], set[int]] | None) -> None:
+        """The transaction went back: what was read in it may be wrong, and only `pending` is to be settled."""
+        self._members.clear()
+        self._present.clear()
+        if pending is not None:
+            self._keys, self._sids = pending
+
     def appeared(self, sid: int, agent: str, native: str) -> None:
         """A session is here for the first time: what suggested to be copied from it is looked at again."""
         self._present.pop((agent, native), None)

@@ -39,10 +39,17 @@ def span(sid: int) -> tuple[int, int]:
 
 
 def create_texts(db: Database) -> None:
+    """Full text as the device searches it."""
     for table in TEXTS:
         db.execute(
             f"CREATE VIRTUAL TABLE {table} USING fts5 (text, content='', contentless_delete=1, tokenize='{TOKENIZER}')"
         )
+
+
+def create_plain_texts(db: Database) -> None:
+    """Full text on its way to a server, which searches it elsewhere: a row stays when its text is taken out."""
+    for table in TEXTS:
+        db.execute(f"CREATE TABLE {table} (rowid INTEGER PRIMARY KEY, text TEXT) STRICT")
 
 
 def kind_of(turn: Turn) -> int:
@@ -73,6 +80,10 @@ class Names:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._numbers: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """The transaction went back: some of these numbers are free again."""
+        self._numbers.clear()
 
     def number(self, name: str) -> int:
         found = self._numbers.get(name)

@@ -9,18 +9,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import apsw
 
 from prosa.events import catalogue as c
 from prosa.events import codec
 from prosa.events.database import Database
 from prosa.events.facts import Header
-from prosa.events.log import Log, Recorded
+from prosa.events.log import LogReader, Recorded
 from prosa.projections.ownership import Ownership
 from prosa.projections.records import MASK, Names, Price, Writer, drop_session, span
 from prosa.projections.sessions import refresh
 
 PARSES = frozenset({c.SessionParsed.TYPE, c.SessionExtended.TYPE})
+FACTS = PARSES | {c.SessionPart.TYPE}
+
+Aside = Callable[[str, int, Exception], None]
+"""Told of what cannot be applied: its stream, the first position concerned, why."""
+
+FAULTS: Final = (
+    OSError, MemoryError, apsw.FullError, apsw.IOError, apsw.BusyError, apsw.LockedError, apsw.CorruptError,
+    apsw.NotADBError, apsw.NoMemError, apsw.InterruptError, apsw.ReadOnlyError,
+)  # fmt: skip
+"""What says nothing about an event: the machine failed, or the log could not be read."""
 
 SESSION_BY_KEY = "SELECT sid, applied, next FROM sessions WHERE key = ?"
 NEW_SESSION = """
@@ -84,10 +96,21 @@ class Revision(NamedTuple):
 
 
 class Replay:
-    """Applies events to one index inside the caller's transaction. With `bulk`, `finish` must be called at the end."""
+    """Applies events to one index inside the caller's transaction. With `bulk`, `finish` must be called at the end.
 
-    def __init__(self, db: Database, log: Log, price: Callable[[Names], Price], *, bulk: bool = False) -> None:
-        self._db, self._log, self._bulk = db, log, bulk
+    With `aside`, what cannot be applied is told to it and passed over; without, it raises.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        log: LogReader,
+        price: Callable[[Names], Price],
+        *,
+        bulk: bool = False,
+        aside: Aside | None = None,
+    ) -> None:
+        self._db, self._log, self._bulk, self._aside = db, log, bulk, aside
         self._names = Names(db)
         self._price = price(self._names)
         self._owners = Ownership(db, self.turn_text)
@@ -111,27 +134,96 @@ class Replay:
 
     def apply(self, events: Iterable[Recorded]) -> None:
         """Some events in order of arrival. Sessions are written one after the other, each once."""
-        parses: dict[str, None] = {}
-        for recorded in events:
-            if recorded.type in PARSES:
-                parses[recorded.stream] = None
-            elif recorded.type != c.SessionPart.TYPE:
+        batch = list(events)
+        if self._aside is None:
+            self._apply(batch)
+        elif self._tried(lambda: self._apply(batch)) is not None:
+            self._apply_singly(batch)
+
+    def _apply(self, batch: list[Recorded]) -> None:
+        for recorded in batch:
+            if recorded.type not in FACTS:
                 self.note(recorded)
+        for stream in self._parsed(batch):
+            self.advance(stream)
+        if not self._bulk:
+            self.settle()
+
+    def _apply_singly(self, batch: list[Recorded]) -> None:
+        """Each event and each session by itself, so that what fails takes nothing with it."""
+        for recorded in batch:
+            if recorded.type not in FACTS:
+                self.noted(recorded)
+        for stream, position in self._parsed(batch).items():
+            self.advanced(stream, position)
+        self.settle()
+
+    def _parsed(self, batch: list[Recorded]) -> dict[str, int]:
+        """The streams in which a parse ended, and where first, in the order they are written."""
+        parses: dict[str, int] = {}
+        for recorded in batch:
+            if recorded.type in PARSES:
+                parses.setdefault(recorded.stream, recorded.position)
         known: list[tuple[int, str]] = []
         for stream in parses:
             row = self._db.execute(SESSION_BY_KEY, (stream.removeprefix("session-"),)).fetchone()
             known.append((row[0] if row else 1 << 62, stream))
-        for _, stream in sorted(known, key=lambda pair: pair[0]):  # full-text row ids must rise
-            self.advance(stream)
-        if not self._bulk:
-            self.settle()
+        # full-text row ids must rise
+        return {stream: parses[stream] for _, stream in sorted(known, key=lambda pair: pair[0])}
+
+    def noted(self, recorded: Recorded) -> None:
+        """One event that is no parse; told to `aside` where it cannot be applied."""
+        if self._aside is None:
+            self.note(recorded)
+        elif (why := self._tried(lambda: self.note(recorded))) is not None:
+            self._aside(recorded.stream, recorded.position, why)
+
+    def advanced(self, stream: str, position: int, until: int | None = None) -> None:
+        """A session as `advance` has it, settled at once; told to `aside` where that cannot be."""
+
+        def work() -> None:
+            self.advance(stream, until)
+            if not self._bulk:
+                self.settle()
+
+        if self._aside is None:
+            work()
+        elif (why := self._tried(work)) is not None:
+            self._aside(stream, position, why)
+
+    def _tried(self, work: Callable[[], None]) -> Exception | None:
+        """Do some work, or leave everything as it was and say why. Raises what is no fault of an event."""
+        self._db.execute("SAVEPOINT tried")
+        # a bulk load looks at every session in the end
+        before = None if self._bulk else (set(self._dirty), self._owners.pending())
+        try:
+            work()
+        except FAULTS:
+            raise
+        except Exception as why:  # (whatever it is, it must not hold up other sessions)
+            self._db.execute("ROLLBACK TO tried; RELEASE tried")
+            self._names.forget()
+            self._owners.forget(before and before[1])
+            self._dirty = before[0] if before else set()
+            return why
+        self._db.execute("RELEASE tried")
+        return None
 
     def settle(self) -> None:
         """Owners first, then the rows of every session that something changed for."""
         self._dirty |= self._owners.settle()
         for sid in sorted(self._dirty):
-            refresh(self._db, sid, self.turn_text)
+            if self._bulk and self._aside is not None:
+                self._refreshed(sid, self._aside)
+            else:
+                refresh(self._db, sid, self.turn_text)
         self._dirty.clear()
+
+    def _refreshed(self, sid: int, aside: Aside) -> None:
+        why = self._tried(lambda: refresh(self._db, sid, self.turn_text))
+        if why is not None:
+            key, position = self._db.execute("SELECT key, applied FROM sessions WHERE sid = ?", (sid,)).fetchone()
+            aside(f"session-{key}", position, why)
 
     def finish(self) -> None:
         """End a bulk load: claims in key order, then owners and rows."""

@@ -62,9 +62,12 @@ def composed(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words FTS5 sees in the text, folded; none for `::` or an emoji."""
-    found = _tokenizer()(
-        spaced(text).encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False
-    )
+    return words_of_spaced(spaced(text))
+
+
+def words_of_spaced(text: str) -> list[str]:
+    """The same for a text that went through `spaced`."""
+    found = _tokenizer()(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
     return cast("list[str]", found)
 
 
