@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
+from prosa.server.limits import Limit
+from prosa.server.metrics import Metrics
 from prosa.server.settings import Settings
+from prosa.server.wakeups import Hub
 
 if TYPE_CHECKING:
-    from prosa.server.raws import Raws
     from prosa.server.worker import Worker
+
+    from prosa.server.raws import Raws
 
 OWNER = 1
 """One owner a server; every table has the column, so that more is a matter of routing and not of tables."""
+
+
+Connection = asyncpg.Connection | PoolConnectionProxy
 
 
 class Clock(Protocol):
@@ -30,6 +38,8 @@ class Server:
         self.settings, self.pool, self.raws, self.log_id = settings, pool, raws, log_id
         self.worker, self.now_us = worker, now_us
         self.owner = OWNER
+        self.login_limit = Limit(60)
+        self.metrics, self.hub = Metrics(), Hub()
 
     @property
     def id(self) -> str:

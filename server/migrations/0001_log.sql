@@ -26,7 +26,7 @@ CREATE TABLE origins (
 );
 
 CREATE TABLE events (
-    owner           integer NOT NULL REFERENCES owners,
+    owner           integer NOT NULL,
     position        bigint NOT NULL,
     origin          integer NOT NULL,
     origin_position bigint NOT NULL,
@@ -52,6 +52,8 @@ CREATE INDEX events_by_stream ON events (owner, stream, position);
 -- the streams of an origin end at these versions: the fence
 CREATE UNIQUE INDEX events_by_version ON events (owner, origin, stream, stream_version);
 
+CREATE INDEX events_that_erase ON events (owner, stream) WHERE type = 'body_erased';
+
 -- A body is cleared where its erasure is an event, and in no other way. Returns whether there was one.
 CREATE FUNCTION erase_body(of_owner integer, at_position bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
@@ -76,7 +78,7 @@ CREATE TABLE raws (
     size      bigint NOT NULL,       -- of the original
     stored    bigint NOT NULL,       -- of the object
     stored_at timestamptz NOT NULL DEFAULT now(),
-    unused_since timestamptz,        -- nothing needs it since then; collected 7 days later
+    unused_since timestamptz,        -- nothing needs it since then; collected 7 days later; -infinity: erased on request
     PRIMARY KEY (owner, sha256)
 );
 
