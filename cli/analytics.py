@@ -69,7 +69,7 @@ def analytics(
     if name not in get_args(ReportName):
         raise UsageError(f"There is no report {report!r}.", "", f"Reports: {', '.join(REPORTS)}.")
     how = mode(as_json)
-    with open_backend(Home.of()) as backend:
+    with open_backend(Home.of(), remote=given.remote) as backend:
         asked = ask(backend, given, None if name == "heatmap" else DEFAULT_LAST)
         question = Report(name=name, filters=asked.filters, limit=limit, zone=asked.zone_name)  # type: ignore[arg-type]
         found = backend.report(question)

@@ -141,7 +141,7 @@ def usage_text(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "prosa"
     option = getattr(error, "option_name", None)
-    filters = {"--all"} | {f"--{name}" for name in Given._fields if name != "everywhere"}
+    filters = {"--all"} | {f"--{name}" for name in Given._fields if name not in ("everywhere", "remote")}
     message = error.format_message()  # type: ignore[attr-defined]
     if type(error).__name__ == "NoSuchOption" and option in filters:
         return f"{path} does not take {option}: it works on everything.\nNothing was done.\nSee {path} --help."

@@ -31,6 +31,7 @@ class Given(NamedTuple):
     model: str | None = None
     kind: str | None = None
     everywhere: bool = False
+    remote: bool = False
     tz: str | None = None
 
     @property
@@ -112,6 +113,7 @@ def options(
         ),
     ] = None,
     everywhere: Annotated[bool, Option("--all", help="All projects, not only the current one.")] = False,
+    remote: Annotated[bool, Option("--remote", help="Ask the server: the sessions of all machines.")] = False,
     tz: Annotated[
         str | None, Option(metavar="ZONE", help="Time zone of days and dates (default: the system's).")
     ] = None,

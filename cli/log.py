@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,6 @@ from prosa.cli.finding import complete_session
 if TYPE_CHECKING:
     from prosa.cli.output import Mode
     from prosa.events.erasing import ErasePlan
-    from prosa.events.log import Log, Recorded
 
 app = new_app()
 
@@ -40,54 +38,26 @@ def log(
         typer.Option(metavar="N", help="Only the last N (default: all).", show_default=False, callback=not_negative),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an event.")] = False,
+    remote: Annotated[bool, typer.Option("--remote", help="The server's log: the events of all machines.")] = False,
     tz: Annotated[str | None, typer.Option(metavar="ZONE", help="Time zone (default: the system's).")] = None,
 ) -> int:
     """The audit trail: every event, without transcript text.
 
     In the order of arrival; all of it unless --limit says otherwise.
     """
-    from prosa.cli.opening import open_log
+    from prosa.cli.opening import open_trail
     from prosa.cli.output import mode
     from prosa.events.home import Home
-    from prosa.projections.event_texts import OriginNames, record
     from prosa.projections.zones import moment, zone
 
     if context.invoked_subcommand:
         return exit_codes.DONE
     local = zone(tz)
     since_us = moment(since, local, "--since")[0] if since else None
-    with open_log(Home.of()) as opened:
-        chosen = select(opened, wanted_types(opened, types), since_us)
-        if limit:
-            chosen = iter(deque(chosen, limit))
-        origins = OriginNames(opened)
-        print_events((record(origins, event) for event in chosen), mode(as_json), tz)
+    wanted = None if types is None else [word.strip() for word in types.split(",") if word.strip()]
+    with open_trail(Home.of(), remote=remote) as trail:
+        print_events(trail.events(wanted, since_us, limit), mode(as_json), tz)
     return exit_codes.DONE
-
-
-def wanted_types(opened: Log, text: str | None) -> set[str] | None:
-    """The types asked for. Raises UsageError for one that neither prosa nor this log knows."""
-    if text is None:
-        return None
-    from prosa.events.catalogue import EVENTS
-    from prosa.events.errors import UsageError
-
-    wanted = {word.strip() for word in text.split(",") if word.strip()}
-    known = {event.TYPE for event in EVENTS}
-    if unknown := wanted - known - {event.type for event in opened.read(bodies=False)}:
-        raise UsageError(f"There is no event type {sorted(unknown)[0]!r}.", "", f"Types: {', '.join(sorted(known))}.")
-    return wanted
-
-
-def select(opened: Log, types: set[str] | None, since_us: int | None) -> Iterator[Recorded]:
-    """Whole events where all are wanted; else headers first, and bodies of those that fit."""
-    if types is None and since_us is None:
-        yield from opened.read()
-        return
-    for header in opened.read(bodies=False):
-        fits = (types is None or header.type in types) and (since_us is None or header.at_us >= since_us)
-        if fits and (event := opened.at(header.position)):
-            yield event
 
 
 def print_events(events: Iterator[dict[str, Any]], how: Mode, tz: str | None) -> None:
@@ -124,26 +94,21 @@ def event_lines(events: Iterator[dict[str, Any]], tz: str | None) -> Iterator[st
 def show_event(
     position: Annotated[int, typer.Argument(min=1, metavar="POSITION", help="Place of the event in this log.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    remote: Annotated[bool, typer.Option("--remote", help="A place in the server's log.")] = False,
 ) -> int:
     """One event with its header and the small fields of its body."""
-    from prosa.cli.opening import open_log
-    from prosa.cli.output import cell, lines, mode
-    from prosa.cli.output import record as print_record
-    from prosa.events.errors import UsageError
+    from prosa.cli.opening import open_trail
+    from prosa.cli.output import cell, lines, mode, record
     from prosa.events.home import Home
-    from prosa.projections import event_texts
 
-    with open_log(Home.of()) as opened:
-        event = opened.at(position)
-        if event is None:
-            head, _ = opened.head()
-            raise UsageError(f"There is no event {position}.", "", f"The last one is {head}.")
-        found = event_texts.record(event_texts.OriginNames(opened), event)
+    with open_trail(Home.of(), remote=remote) as trail:
+        shown = trail.event(position)
+    found = shown.event
     if mode(as_json) == "json":
-        print_record(found)
+        record(found)
         return exit_codes.DONE
     body = found.pop("body")
-    found |= {"body_hash": event.body_hash.hex(), "hash": event.hash.hex()}
+    found |= {"body_hash": shown.body_hash, "hash": shown.hash}
     lines(f"{name:<16} {cell(value)}" for name, value in found.items())
     lines(f"  {name:<14} {cell(value)}" for name, value in body.items())
     return exit_codes.DONE

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from prosa.ingest.importer import Importer
     from prosa.ingest.report import SyncItem, SyncOptions
     from prosa.projections.local import LocalBackend
-    from prosa.projections.queries import Session
+    from prosa.projections.queries import Backend, Session
+    from prosa.projections.trail import Trail
+    from prosa.sync.remote import RemoteBackend
 
+PRUNED = "Its turns are still here, and the server confirmed its own copy first."
 CHECKPOINT = "SELECT position, hash FROM checkpoint"
 
 
@@ -47,7 +50,40 @@ def open_log(home: Home) -> Iterator[Log]:
 
 
 @contextmanager
-def open_backend(home: Home) -> Iterator[LocalBackend]:
+def open_backend(home: Home, *, remote: bool = False) -> Iterator[Backend]:
+    """The queries over this device's log, or the server's over the logs of all devices."""
+    with open_remote(home) if remote else open_local(home) as backend:
+        yield backend
+
+
+@contextmanager
+def open_trail(home: Home, *, remote: bool = False) -> Iterator[Trail | RemoteBackend]:
+    """The audit trail of this device's log, or of the server's. Raises NothingImported where there is no log."""
+    if remote:
+        with open_remote(home) as backend:
+            yield backend
+        return
+    from prosa.projections.trail import Trail
+
+    with open_log(home) as log:
+        yield Trail(log)
+
+
+@contextmanager
+def open_remote(home: Home) -> Iterator[RemoteBackend]:
+    """The server this device is logged in to. Raises NotLoggedIn where it is not."""
+    from prosa.sync.http import Connection, NotLoggedIn
+    from prosa.sync.remote import RemoteBackend
+
+    connection = Connection.of(home)
+    if connection is None:
+        raise NotLoggedIn
+    with closing(connection):
+        yield RemoteBackend(connection)
+
+
+@contextmanager
+def open_local(home: Home) -> Iterator[LocalBackend]:
     """The queries over this device's log, caught up. Raises NothingImported where there is no log.
 
     Where the index cannot be caught up now, it answers from what is there and says on stderr how far behind it is.
@@ -178,10 +214,8 @@ def read_raw(home: Home, session: Session) -> Iterator[bytes]:
     if copy is None:
         raise ConflictError(f"No raw copy of {session.key} was preserved.", "Its turns are in the log.")
     if copy.state == "pruned":
-        raise ConflictError(
-            f"The raw copy of {session.key} was pruned from this machine.",
-            "The server confirmed its own copy first; the turns are still here.",
-        )
+        yield from read_pruned(home, session)
+        return
     try:
         yield from RawStore(home.raw).read(copy.sha256, copy.size)
     except FileNotFoundError:
@@ -190,6 +224,30 @@ def read_raw(home: Home, session: Session) -> Iterator[bytes]:
             "Its turns are in the log and were not changed.",
             "See what else is missing: prosa log verify --deep",
         ) from None
+
+
+def read_remote(home: Home, session: Session) -> Iterator[bytes]:
+    """The bytes that the server preserves."""
+    if session.raw is None:
+        raise ConflictError(f"No raw copy of {session.key} was preserved.", "Its turns are in the log.")
+    with open_remote(home) as backend:
+        yield from backend.raw(session)
+
+
+def read_pruned(home: Home, session: Session) -> Iterator[bytes]:
+    """The bytes from the server, which showed that it had them before they were pruned here."""
+    from msgspec.structs import replace
+
+    from prosa.sync.http import NotLoggedIn, Unreachable
+
+    what = f"The raw copy of {session.key} was pruned from this machine"
+    try:
+        yield from read_remote(home, session)
+    except NotLoggedIn as refused:
+        why = f"{what}; the server has it, and its login does not hold."
+        raise NotLoggedIn(replace(refused.problem, what=why, kept=PRUNED, next_step="Next: prosa login")) from None
+    except Unreachable as gone:
+        raise Unreachable(f"{what}; {gone.what}", PRUNED, gone.next_step, gone.retry_after_s) from None
 
 
 def identify_project(cwd: Path) -> tuple[str | None, str | None]:

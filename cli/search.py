@@ -49,7 +49,7 @@ def search(
     from prosa.projections.queries import Search
 
     how = mode(as_json)
-    with open_backend(Home.of()) as backend:
+    with open_backend(Home.of(), remote=given.remote) as backend:
         asked = ask(backend, given)
         question = Search(
             query=" ".join(query), filters=asked.filters, limit=limit, all_hits=all_hits, zone=asked.zone_name

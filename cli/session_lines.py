@@ -83,11 +83,11 @@ def join(parts: Iterable[str], cells: int) -> str:
 
 def short_ids(backend: Backend, sessions: Iterable[Session]) -> dict[str, str]:
     """Key → the beginning of the id that `prosa show` accepts: it finds this session and no other."""
-    return {session.key: _short_id(backend, session) for session in sessions}
-
-
-def _short_id(backend: Backend, session: Session) -> str:
-    for cells in ID_CELLS:
-        if len(session.id) > cells + 2 and len(backend.find(session.id[:cells])) == 1:
-            return one_line(session.id[:cells])
-    return one_line(session.id if len(backend.find(session.id)) == 1 else session.key)
+    found: dict[str, str] = {}
+    left = list(sessions)
+    for cells in (*ID_CELLS, None):
+        shorter = {session.key: session.id[:cells] for session in left if not cells or len(session.id) > cells + 2}
+        alone = backend.unique(list(dict.fromkeys(shorter.values())))
+        found |= {key: one_line(text) for key, text in shorter.items() if text in alone}
+        left = [session for session in left if session.key not in found]
+    return found | {session.key: one_line(session.key) for session in left}

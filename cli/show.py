@@ -32,14 +32,16 @@ def show(
             metavar="N", help="Lines of a tool's output and of thinking to show; 0: all.", callback=not_negative
         ),
     ] = 12,
+    remote: Annotated[bool, typer.Option("--remote", help="Ask the server: the sessions of all machines.")] = False,
     tz: Annotated[str | None, typer.Option(metavar="ZONE", help="Time zone (default: the system's).")] = None,
 ) -> int:
     """Show one session.
 
     A terminal gets its turns, in a pager if they are longer than the screen ($PAGER, else less). A pipe, or --raw,
-    gets the preserved transcript byte for byte.
+    gets the preserved transcript byte for byte; one that was pruned from this machine comes from the server.
 
-    Exit status: 2 the id fits no session or several, 3 the preserved copy is not here.
+    Exit status: 2 the id fits no session or several, 3 there is no preserved copy, 4 it was pruned here and the
+    server cannot be asked.
     """
     from prosa.cli.finding import session_key
     from prosa.cli.opening import open_backend
@@ -50,10 +52,10 @@ def show(
     if raw and as_json:
         raise UsageError("--raw and --json cannot be used together.", "", "Give one of them.")
     home, how = Home.of(), mode(as_json)
-    with open_backend(home) as backend:
+    with open_backend(home, remote=remote) as backend:
         session = backend.session(session_key(backend, session_id))
         if raw or how == "pipe":
-            write_raw(home, session)
+            write_raw(home, session, remote=remote)
         elif how == "json":
             write_json(backend, session)
         else:
@@ -67,13 +69,13 @@ def show(
     return exit_codes.DONE
 
 
-def write_raw(home: Home, session: Session) -> None:
+def write_raw(home: Home, session: Session, *, remote: bool) -> None:
     import sys
 
-    from prosa.cli.opening import read_raw
+    from prosa.cli.opening import read_raw, read_remote
 
     sys.stdout.flush()
-    for piece in read_raw(home, session):
+    for piece in read_remote(home, session) if remote else read_raw(home, session):
         sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
 

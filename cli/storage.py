@@ -28,8 +28,8 @@ def storage(
 ) -> int:
     """Bytes by agent, project and age, written and stored.
 
-    Every preserved copy counts, one that grew once. The last line is what prosa's own files take. Without a window:
-    all of time.
+    Every preserved copy counts, one that grew once. Last what prosa's own files take, and what Claude Code deletes
+    within a week; a server has neither. Without a window: all of time.
     """
     from prosa.cli.filters import ask
     from prosa.cli.opening import open_backend
@@ -39,16 +39,14 @@ def storage(
     from prosa.projections.queries import Timeline
 
     home, how = Home.of(), mode(as_json)
-    with open_backend(home) as backend:
+    with open_backend(home, remote=given.remote) as backend:
         asked = ask(backend, given)
-        sums = backend.storage(asked.filters)
-        sessions = backend.timeline(Timeline(filters=asked.filters, flat=True, include_empty=True)).sessions
-    due = due_soon(sessions)
-    found = [
-        *limited(sums, limit),
-        *files(home),
-        row("deleted_soon", "claude-code", len(due), sum(item.size_bytes for item in due)),
-    ]
+        found = limited(backend.storage(asked.filters), limit)
+        if not given.remote:
+            every = Timeline(filters=asked.filters, flat=True, include_empty=True)
+            due = due_soon(backend.timeline(every).sessions)
+            soon = row("deleted_soon", "claude-code", len(due), sum(item.size_bytes for item in due))
+            found += [*files(home), soon]
     if how == "json":
         records(found)
     elif how == "pipe":
@@ -113,11 +111,12 @@ def print_terminal(found: list[dict[str, Any]], asked: Asked) -> None:
         ]
         lines([*table(heads, texts, columns(), paint), ""])
     on_disk = [f"{line['value']} {size(line['stored_bytes'])}" for line in found if line["by"] == "file"]
-    lines([paint("on disk", "dim") + "  " + " · ".join(on_disk)])
-    due = found[-1]
-    if due["sessions"]:
-        what = f"{count(due['sessions'], 'transcript')}, {size(due['raw_bytes'])}, within {SOON_DAYS} days"
-        say(f"Claude Code deletes {what}. Their preserved copies stay.", "yellow")
+    if on_disk:
+        lines([paint("on disk", "dim") + "  " + " · ".join(on_disk)])
+    for due in found:
+        if due["by"] == "deleted_soon" and due["sessions"]:
+            what = f"{count(due['sessions'], 'transcript')}, {size(due['raw_bytes'])}, within {SOON_DAYS} days"
+            say(f"Claude Code deletes {what}. Their preserved copies stay.", "yellow")
 
 
 def _share(stored: int, written: int) -> str:

@@ -26,8 +26,8 @@ app = new_app()
 DEFAULT_LAST = "7d"
 FEW_SUBAGENTS = 3
 """So many are shown each on a line of its own; more are counted."""
-EPILOG = """Exit status: 0 done, 1 failed, 2 usage error, 3 refused, 5 locked. Data is on stdout, everything else on
-stderr; a pipe gets tab-separated lines, --json one JSON object a line."""
+EPILOG = """Exit status: 0 done, 1 failed, 2 usage error, 3 refused, 4 no login or no server, 5 locked. Data is on stdout,
+everything else on stderr; a pipe gets tab-separated lines, --json one JSON object a line."""
 
 
 @app.callback(cls=Root, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EPILOG)
@@ -69,7 +69,7 @@ def timeline(
     from prosa.projections.queries import Timeline
 
     how = mode(as_json)
-    with open_backend(Home.of()) as backend:
+    with open_backend(Home.of(), remote=given.remote) as backend:
         asked = ask(backend, given, DEFAULT_LAST)
         question = Timeline(filters=asked.filters, limit=limit, flat=flat, include_empty=include_empty)
         page = backend.timeline(question)
@@ -156,6 +156,8 @@ def few_children(backend: Backend, question: Timeline, page: TimelinePage) -> di
     few = {key for key, number in page.subagents.items() if number <= FEW_SUBAGENTS}
     if not few:
         return {}
+    if question.filters.kind is None:  # only sessions with a parent: a server need not send the others again
+        question = replace(question, filters=replace(question.filters, kind="subagent"))
     by_id = {(s.agent, s.id): s.key for s in page.sessions if s.key in few}
     found: dict[str, list[Session]] = defaultdict(list)
     for session in backend.timeline(replace(question, flat=True, limit=0)).sessions:

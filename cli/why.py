@@ -20,6 +20,7 @@ def why(
         typer.Argument(metavar="ID", help="Key, id, or a beginning of either.", autocompletion=complete_session),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an event.")] = False,
+    remote: Annotated[bool, typer.Option("--remote", help="Ask the server: the events of all machines.")] = False,
     tz: Annotated[str | None, typer.Option(metavar="ZONE", help="Time zone (default: the system's).")] = None,
 ) -> int:
     """The events that made a session what it is, one line each.
@@ -28,16 +29,13 @@ def why(
     """
     from prosa.cli.finding import session_key
     from prosa.cli.log import print_events
-    from prosa.cli.opening import open_backend, open_log
+    from prosa.cli.opening import open_backend, open_trail
     from prosa.cli.output import mode
     from prosa.events.home import Home
-    from prosa.projections.event_texts import OriginNames, record
-    from prosa.projections.history import history
 
     home = Home.of()
-    with open_backend(home) as backend:
+    with open_backend(home, remote=remote) as backend:
         session = backend.session(session_key(backend, session_id))
-    with open_log(home) as opened:
-        origins = OriginNames(opened)
-        print_events((record(origins, event) for event in history(opened, session)), mode(as_json), tz)
+    with open_trail(home, remote=remote) as trail:
+        print_events(trail.history(session), mode(as_json), tz)
     return exit_codes.DONE

@@ -13,6 +13,8 @@ from prosa.projections.queries import Filters, Match, Report, Search, ShownTurn,
 Question = TypeVar("Question", Timeline, Search, Report)
 
 FILTERS: Final = tuple(Filters.__struct_fields__)
+UNIQUE_BYTES: Final = 4_000
+"""Of texts in one question: proxies take addresses of 8,000 bytes."""
 MOST_US: Final = 1 << 62
 SCOPES: Final = ("remote", "marker", "path")
 
@@ -24,8 +26,7 @@ class Matches(msgspec.Struct, frozen=True):
 
 
 class Texts(msgspec.Struct, frozen=True):
-    """POST /v1/sessions/unique: beginnings of keys or ids, at most UNIQUE_LIMIT, and of them those that find one
-    session alone."""
+    """GET /v1/sessions/unique?text=…&text=…: of ids and their beginnings those that find one session alone."""
 
     texts: list[str]
 
@@ -65,9 +66,6 @@ class ShownEvent(msgspec.Struct, frozen=True):
     event: dict[str, Any]
     body_hash: str
     hash: str
-
-
-UNIQUE_LIMIT: Final = 1_000
 
 
 def filter_parameters(filters: Filters) -> dict[str, str]:

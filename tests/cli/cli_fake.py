@@ -195,10 +195,13 @@ class FakeBackend:
             for s in found
         ]  # fmt: skip
 
+    def unique(self, texts: Sequence[str]) -> set[str]:
+        return {text for text in texts if len(self.find(text)) == 1}
+
     def session(self, key: str) -> q.Session:
         return next(s for s in self.listed if s.key == key)
 
-    def turns(self, key: str) -> Iterator[q.ShownTurn]:
+    def turns(self, key: str, first: int = 0, most: int = 1_000) -> Iterator[q.ShownTurn]:
         for number, turn in enumerate(turns()):
             if number == self.fails_after_turns:
                 raise UsageError("The log was cut.", "What was printed is right.", "prosa log verify")
@@ -305,7 +308,7 @@ class Rooms:
         self.device = "0123456789abcdef"
 
     @contextmanager
-    def open_backend(self, home: Home) -> Iterator[FakeBackend]:
+    def open_backend(self, home: Home, *, remote: bool = False) -> Iterator[FakeBackend]:
         if self.error:
             raise self.error
         if self.empty:

@@ -128,7 +128,7 @@ def test_what_cannot_be_resumed_is_refused(session: str, said: str, prosa: Calla
         (("prosa", "search", "x", "--model", ""), {"claude-opus-4-6"}),
         (("prosa", "show", "agent-a1b2c"), {"agent-a1b2c3d4e5"}),
         (("prosa", "log", "v"), {"verify"}),
-        (("prosa", "log", "--type", "session_p"), {"session_part", "session_parsed"}),
+        (("prosa", "log", "--type", "session_p"), {"session_part", "session_parsed", "session_pruned"}),
     ],
 )
 def test_completion_knows_commands_options_and_values(
