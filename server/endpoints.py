@@ -19,18 +19,18 @@ from prosa.events.errors import ProsaError
 from prosa.events.messages import MSGPACK, Problem
 from prosa.server.state import Server
 
-Access = Literal["public", "reports", "metadata", "everything", "device", "owner"]
+Access = Literal["public", "reports", "metadata", "everything", "devices", "device", "owner"]
 """The least a caller must be. reports < metadata < everything are reading, and app tokens have one of them. A device
 may read everything and do what `device` says; an owner (signed in, or with the admin token) may do all but push as a
-device."""
+device. Both may do what `devices` says: see to the list of them."""
 Scope = Literal["reports", "metadata", "everything", "device", "admin"]
 
 MAY: dict[Scope, frozenset[Access]] = {
     "reports": frozenset({"public", "reports"}),
     "metadata": frozenset({"public", "reports", "metadata"}),
     "everything": frozenset({"public", "reports", "metadata", "everything"}),
-    "device": frozenset({"public", "reports", "metadata", "everything", "device"}),
-    "admin": frozenset({"public", "reports", "metadata", "everything", "owner"}),
+    "device": frozenset({"public", "reports", "metadata", "everything", "devices", "device"}),
+    "admin": frozenset({"public", "reports", "metadata", "everything", "devices", "owner"}),
 }
 STATUS = {
     "not_logged_in": 401, "token_expired": 401, "token_revoked": 401, "other_device": 403, "forbidden": 403,

@@ -43,6 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """E-mail that is signed in by a click; only on loopback."""
     github_id: str | None = None
     github_secret: str | None = None
+    github_url: str = "https://github.com"
+    github_api_url: str = "https://api.github.com"
     cookie_key: str = ""
     admin_token: str | None = None
     token_days: int = 365
@@ -98,6 +100,8 @@ def read_settings(env: Mapping[str, str] = os.environ, *, dev: bool = False) -> 
         dev_login=dev_login,
         github_id=env.get("PROSA_GITHUB_CLIENT_ID") or None,
         github_secret=env.get("PROSA_GITHUB_CLIENT_SECRET") or None,
+        github_url=(env.get("PROSA_GITHUB_URL") or "https://github.com").rstrip("/"),
+        github_api_url=(env.get("PROSA_GITHUB_API_URL") or "https://api.github.com").rstrip("/"),
         cookie_key=env.get("PROSA_COOKIE_KEY", ""),
         admin_token=env.get("PROSA_ADMIN_TOKEN") or None,
         token_days=int(days),
