@@ -244,7 +244,7 @@ def read_pruned(home: Home, session: Session) -> Iterator[bytes]:
     try:
         yield from read_remote(home, session)
     except NotLoggedIn as refused:
-        why = f"{what}; the server has it, and its login does not hold."
+        why = f"{what}, and the server's copy needs a login."
         raise NotLoggedIn(replace(refused.problem, what=why, kept=PRUNED, next_step="Next: prosa login")) from None
     except Unreachable as gone:
         raise Unreachable(f"{what}; {gone.what}", PRUNED, gone.next_step, gone.retry_after_s) from None

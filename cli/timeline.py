@@ -26,8 +26,8 @@ app = new_app()
 DEFAULT_LAST = "7d"
 FEW_SUBAGENTS = 3
 """So many are shown each on a line of its own; more are counted."""
-EPILOG = """Exit status: 0 done, 1 failed, 2 usage error, 3 refused, 4 no login or no server, 5 locked. Data is on stdout,
-everything else on stderr; a pipe gets tab-separated lines, --json one JSON object a line."""
+EPILOG = """Exit status: 0 done, 1 failed, 2 usage error, 3 refused, 4 no login or no server, 5 locked. Data is on
+stdout, everything else on stderr; a pipe gets tab-separated lines, --json one JSON object a line."""
 
 
 @app.callback(cls=Root, invoke_without_command=True, subcommand_metavar="[COMMAND]", epilog=EPILOG)
