@@ -14,6 +14,8 @@ import secrets
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from starlette.requests import Request
+
 from prosa import __version__
 from prosa.events.catalogue import LoginApproved
 from prosa.events.messages import Done, LoginBegun, LoginDone, LoginExchange, LoginQuestion, WhoAmI
@@ -72,7 +74,7 @@ class Login(NamedTuple):
 
 async def _begin(call: Call) -> LoginBegun:
     server, question = call.server, call.question
-    _limit(call)
+    limit(server, call.request)
     _check(question)
     id, now = secrets.token_urlsafe(32), server.now_us()
     expires = now + LOGIN_US
@@ -86,9 +88,10 @@ async def _begin(call: Call) -> LoginBegun:
     return LoginBegun(id, f"{server.settings.public_url}/authorize?request={id}", expires)
 
 
-def _limit(call: Call) -> None:
-    host = call.request.client.host if call.request.client else ""
-    if wait_s := call.server.login_limit.count(host, call.server.now_us()):
+def limit(server: Server, request: Request) -> None:
+    """Count a call that anybody may make. Raises Refused where they are too many."""
+    host = request.client.host if request.client else ""
+    if wait_s := server.login_limit.count(host, server.now_us()):
         raise Refused(
             "rate_limited",
             "Too many logins were tried within a minute.",
@@ -124,7 +127,7 @@ def is_own_machine(uri: str) -> bool:
 async def _exchange(call: Call) -> LoginDone:
     """Every refusal has the same words: who guesses learns nothing."""
     server, question = call.server, call.question
-    _limit(call)
+    limit(server, call.request)
     now = server.now_us()
     refused = Refused(
         "forbidden",

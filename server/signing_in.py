@@ -59,15 +59,14 @@ def signed_in(server: Server, request: Request) -> SignedIn | None:
     return SignedIn(told["email"], told["csrf"])
 
 
-def form_token(server: Server, request: Request, response: Response | None = None) -> str:
-    """CSRF token for the forms of somebody who is not signed in; with a response it is set there if there is none."""
+def form_token(server: Server, request: Request) -> str:
+    """CSRF token for the forms of somebody who is not signed in: his cookie's, else a new one to be kept."""
     told = read_cookie(server, request, FORM, FORM_US)
-    if told is not None:
-        return str(told["csrf"])
-    token = secrets.token_urlsafe(32)
-    if response is not None:
-        write_cookie(server, response, FORM, {"csrf": token}, FORM_US)
-    return token
+    return secrets.token_urlsafe(32) if told is None else str(told["csrf"])
+
+
+def keep_form_token(server: Server, response: Response, token: str) -> None:
+    write_cookie(server, response, FORM, {"csrf": token}, FORM_US)
 
 
 def check_form(server: Server, request: Request, given: str | None, expected: str) -> None:
