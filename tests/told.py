@@ -11,8 +11,10 @@ from store import Store
 
 from prosa.events.raw import RawStore
 from prosa.projections.index import open_index
-from prosa.projections.local_sessions import Sessions
+from prosa.projections.local import StoredRaws
 from prosa.projections.queries import Session
+from prosa.projections.session_objects import Sessions
+from prosa.projections.tables import SqliteTables
 
 Json = dict[str, Any]
 
@@ -38,7 +40,7 @@ def told(store: Store) -> dict[str, Json]:
     db = open_index(store.home.index)
     try:
         sids = [sid for (sid,) in db.execute("SELECT sid FROM sessions ORDER BY key")]
-        found = Sessions(db, RawStore(store.home.raw), 0).of(sids)
+        found = Sessions(SqliteTables(db), StoredRaws(RawStore(store.home.raw)), 0).of(sids)
     finally:
         db.close()
     assert len({one.id for one in found}) == len(found), [one.key for one in found]

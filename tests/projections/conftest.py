@@ -49,7 +49,7 @@ class Archive:
         self.raw = RawStore(folder / "raw")
         self.say = say
         self.minute, self.hour, self.day, self.start = MINUTE, HOUR, DAY, START
-        self._opened: list[apsw.Connection] = []
+        self.opened: list[apsw.Connection] = []
 
     def write(self, stream: str, event: Event) -> None:
         self.log.append([Draft(stream, self.log.stream_version(stream), event)])
@@ -120,11 +120,11 @@ class Archive:
     def backend(self, now_us: int = START + 30 * DAY) -> LocalBackend:
         rebuild(self.folder / "index", self.log, OVERRIDES)
         db = open_index(self.folder / "index")
-        self._opened.append(db)
+        self.opened.append(db)
         return LocalBackend(db, self.log, self.raw, now_us=now_us)
 
     def close(self) -> None:
-        for db in self._opened:
+        for db in self.opened:
             db.close()
         self.log.close()
 
