@@ -50,14 +50,14 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Heads(msgspec.Struct, frozen=True):
-    """GET /v1/heads: what the server has of the origins of the asking device; `?origin=<hex>` adds one whoever owns
-    it."""
+    """GET /v1/heads: what the server has of the origins of the asking device. `?origin=<hex>` adds one whoever owns it,
+    `?origin=<hex>@<position>` what the server has there, under that name; both may stand many times."""
 
     server: str
     """Id of the server's log: another one means that it was set up anew."""
     position: int
     origins: dict[str, Head]
-    """By origin as hex."""
+    """By origin as hex, and as they were asked for. What the server does not have is left out."""
     projected: int = 0
     """Position up to which the server's tables are."""
 

@@ -145,6 +145,10 @@ class RawStore:
         if whole and found.hexdigest() != digest:
             raise DamageError(f"The preserved copy {digest} is damaged: its bytes have another hash.")
 
+    def repack(self, digest: str, size: int, into: IO[bytes]) -> None:
+        """Write one raw alone, compressed anew: its file may hold more than it. Raises like `read`."""
+        _write_frame(into, self.read(digest, size), size)
+
     def verify(self, digest: str, size: int) -> bool:
         """Whether the file is there and its first `size` bytes have the hash it is named by."""
         try:
