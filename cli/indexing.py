@@ -19,6 +19,7 @@ from prosa.projections.building import Building, rebuild
 from prosa.projections.engine import catch_up, is_current
 from prosa.projections.index import IndexMissing, open_index
 from prosa.projections.prices import Overrides
+from prosa.projections.pruned import last_prune, leftovers
 
 CUT = "The index was ahead of the log or beside it: one of them was cut or replaced. It was built anew."
 DESCRIBED = "SELECT session, field, evidence, value FROM described"
@@ -27,12 +28,6 @@ SELECT s.agent, s.id, s.scope, s.profile, r.revision, r.parser FROM revisions r 
 WHERE r.origin = ? ORDER BY s.key, r.revision"""
 REFERENCED = "SELECT 1 FROM revisions WHERE raw = ? LIMIT 1"
 SUPERSEDED = "SELECT extends FROM raws WHERE extends IS NOT NULL"
-LEFTOVERS = """
-SELECT DISTINCT raw FROM prunes p WHERE gone AND at_us >= ? AND NOT EXISTS (
-    SELECT 1 FROM raws r LEFT JOIN prunes o ON o.session = r.session AND o.raw = r.sha256
-    WHERE r.sha256 = p.raw AND NOT coalesce(o.gone, 0))
-ORDER BY raw"""
-LAST_PRUNE = "SELECT coalesce(max(at_us), 0) FROM prunes"
 PRESENT = """
 SELECT path, agent, profile, sha256, sessions FROM sources WHERE origin = ? AND state IN ('present', 'rejected')"""
 
@@ -89,8 +84,7 @@ class IndexProjector:
         return [raw for (raw,) in self._rows(SUPERSEDED)]
 
     def leftovers(self, since_us: int) -> tuple[list[str], int]:
-        raws = [raw for (raw,) in self._rows(LEFTOVERS, since_us)]
-        return raws, next(last for (last,) in self._rows(LAST_PRUNE))
+        return leftovers(self._db, since_us), last_prune(self._db)
 
     def sources(self) -> dict[str, Seen]:
         decode = msgspec.json.Decoder(tuple[str, ...]).decode
