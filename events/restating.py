@@ -7,7 +7,7 @@ full parses made from the facts in the log, so it does not matter whether their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ LEFT_OUT: Final = frozenset(
 """Not said again as they are: of the log itself, or said in another form."""
 
 
-class Standing:
+class Holding:
     """A log as projections read it where the server refused a part: without what is void."""
 
     def __init__(self, log: Log, good: dict[int, int]) -> None:
@@ -48,6 +48,10 @@ class Standing:
     def header_at(self, position: int) -> Recorded | None:
         return self._log.header_at(position)
 
+    def is_new(self, batch: Iterable[Recorded]) -> bool:
+        """Whether these events make others void that may have been applied already."""
+        return any(event.type == c.LogForked.TYPE for event in batch)
+
     def _holds(self, event: Recorded) -> bool:
         return event.origin_position <= self._good.get(event.origin, event.origin_position)
 
@@ -55,7 +59,7 @@ class Standing:
 def standing(log: LogReader) -> LogReader:
     """The log without what is void; itself where nothing is."""
     good = void_after(log) if isinstance(log, Log) else {}
-    return Standing(log, good) if isinstance(log, Log) and good else log
+    return Holding(log, good) if isinstance(log, Log) and good else log
 
 
 def void_after(log: Log) -> dict[int, int]:
