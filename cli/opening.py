@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prosa.projections.local import LocalBackend
     from prosa.projections.queries import Backend, Session
     from prosa.projections.trail import Trail
+    from prosa.sync.prune_report import PruneAnswer
     from prosa.sync.remote import RemoteBackend
 
 PRUNED = "Its turns are still here, and the server confirmed its own copy first."
@@ -122,6 +123,20 @@ def run_sync(home: Home, options: SyncOptions, progress: Progress) -> Iterator[S
 
     overrides = prices(home)
     yield from sync(home, profiles(home), options, progress, lambda log: IndexProjector(home, log, overrides))
+
+
+def run_prune(
+    home: Home, older_than: str, age_us: int, *, limit: int, dry_run: bool, progress: Progress
+) -> Iterator[PruneAnswer]:
+    """Remove local copies of raw that the server holds too; see prosa.sync.prune. The last item is the summary."""
+    from prosa.events.clock import now_us
+    from prosa.sync.candidates import Rule
+    from prosa.sync.prune import prune
+
+    if not home.log.exists():
+        raise NothingImported
+    rule = Rule(f"older than {older_than}", now_us() - age_us)
+    yield from prune(home, rule, prices(home), limit=limit, dry_run=dry_run, progress=progress)
 
 
 def run_rebuild(home: Home, progress: Progress) -> Rebuilt:

@@ -8,7 +8,7 @@ still there is removed by the next prune or sync.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from getpass import getuser
 from typing import Final, Literal
@@ -34,6 +34,10 @@ CONFIRM: Final = "/v1/prune/confirm"
 NOTHING_MORE: Final = "What the server did not confirm was not removed."
 
 
+Progress = Callable[[int, int | None, str], None]
+"""(done, of how many, session)."""
+
+
 class PruneStopped(ProsaError):
     """The server refused, or was gone in the middle."""
 
@@ -44,7 +48,7 @@ class PruneStopped(ProsaError):
 
 def prune(
     home: Home, rule: Rule, overrides: Overrides, *, limit: int = 0, dry_run: bool = False,
-    connection: Connection | None = None,
+    connection: Connection | None = None, progress: Progress = lambda *_: None,
 ) -> Iterator[PruneAnswer]:  # fmt: skip
     """Run one prune; its last item is the summary. A dry run plans and appends nothing.
 
@@ -63,7 +67,7 @@ def prune(
         stack.enter_context(closing(index.db))
         if index.standing.behind and not dry_run:
             raise LockedError("Another prosa is at work on the index.", "Nothing was pruned.", "Try again in a moment.")
-        run = Prune(home, log, index.db, connection)
+        run = Prune(home, log, index.db, connection, progress)
         planned = plan(index.db, run.store, connection.server_id, rule, limit)
         yield from run.show(planned) if dry_run else run.execute(planned)
 
@@ -71,8 +75,9 @@ def prune(
 class Prune:
     """One run, over a log and its index. Hold the sync lock to execute."""
 
-    def __init__(self, home: Home, log: Log, index: Database, connection: Connection) -> None:
+    def __init__(self, home: Home, log: Log, index: Database, connection: Connection, progress: Progress) -> None:
         self._home, self._log, self._index, self._connection = home, log, index, connection
+        self._progress = progress
         self.store = RawStore(home.raw)
         self._started = time.monotonic()
         self.summary = PruneSummary()
@@ -110,6 +115,8 @@ class Prune:
                 raise PruneStopped(why) from why
             for group in page:
                 yield from self._prune(group, answer)
+                done = self.summary.pruned + self.summary.skipped + self.summary.failed
+                self._progress(done, planned.sessions + len(planned.skipped), group.sessions[-1])
         self.summary.status = "partial" if self.summary.failed else "complete"
         yield self._ended()
 
