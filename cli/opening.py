@@ -51,6 +51,18 @@ def open_log(home: Home) -> Iterator[Log]:
 
 
 @contextmanager
+def open_log_to_append(home: Home) -> Iterator[Log]:
+    """The log, as its machine writes to it. Raises NothingImported where there is none."""
+    if not home.log.exists():
+        raise NothingImported
+    from prosa.events.device import identify
+    from prosa.events.log import Log
+
+    with Log(home.log, machine=identify().machine_hash) as log:
+        yield log
+
+
+@contextmanager
 def open_backend(home: Home, *, remote: bool = False) -> Iterator[Backend]:
     """The queries over this device's log, or the server's over the logs of all devices."""
     with open_remote(home) if remote else open_local(home) as backend:

@@ -36,6 +36,11 @@ class Aliases:
         """merged_by: device → id of the last merge that took it from the list."""
         self._machine, _ = _shown([m for m in holding if m.evidence == SAME_MACHINE])
 
+    @property
+    def named(self) -> set[str]:
+        """Every device that a merge names."""
+        return set(self._shown)
+
     def canonical(self, device: str) -> str:
         """The fingerprint that is shown for this one."""
         return self._shown.get(device, device)

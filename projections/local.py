@@ -11,6 +11,7 @@ import apsw
 from prosa.events.log import Log
 from prosa.events.raw import RawStore
 from prosa.projections.answers import Answers
+from prosa.projections.device_list import ListedDevice, listed
 from prosa.projections.hits import IndexFinder
 from prosa.projections.tables import SqliteTables
 
@@ -23,6 +24,10 @@ class LocalBackend(Answers):
 
     def __init__(self, db: apsw.Connection, log: Log, raw: RawStore, *, now_us: int) -> None:
         super().__init__(SqliteTables(db), log, StoredRaws(raw), IndexFinder, now_us=now_us)
+
+    def devices(self) -> list[ListedDevice]:
+        """Every machine that wrote into this log, and what it was told about others."""
+        return listed(self._tables)
 
 
 class StoredRaws:
