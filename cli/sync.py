@@ -1,4 +1,4 @@
-"""`prosa sync`: read what the agents wrote since the last time."""
+"""`prosa sync`: read what the agents wrote since the last time, and send it to the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from prosa.cli.commands import new_app
 
 if TYPE_CHECKING:
     from prosa.cli.output import Mode
-    from prosa.ingest.report import Outline, Reparsed, SyncItem, SyncOptions, SyncSummary
+    from prosa.cli.pushing import Pushing
+    from prosa.ingest.report import SyncItem, SyncOptions, SyncSummary
+    from prosa.sync.report import PushSummary
 
 app = new_app()
 
@@ -41,18 +43,24 @@ def sync(
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, looking every 10 seconds, until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a source, then a summary.")] = False,
+    scheduled: Annotated[bool, typer.Option("--scheduled", hidden=True)] = False,
 ) -> int:
-    """Import what the agents wrote since the last time.
+    """Import what the agents wrote, and send it to the server.
 
     Finds their files, preserves them, parses the copies and appends to the log. The agents' files are only read; one
-    that did not change costs a look at its size and times.
+    that did not change costs a look at its size and times. Then the server is sent what it lacks; where it cannot be
+    reached, the next sync sends it.
 
-    Exit status: 1 any source failed (the others are imported), 5 another sync is running.
+    Exit status: 1 any source failed or the server refused something (the others are done), 4 the server cannot be
+    reached or takes no login from here (the import is done), 5 another sync is running.
     """
     from prosa.cli.opening import agent_names
     from prosa.cli.output import mode
+    from prosa.cli.pushing import Pushing
     from prosa.events.errors import UsageError
+    from prosa.events.home import Home
     from prosa.ingest.report import SyncOptions
+    from prosa.sync.last_run import recorded
 
     if dry_run and not reparse:
         raise UsageError("--dry-run goes with --reparse.", "Nothing was done.", "A plain sync only ever appends.")
@@ -62,22 +70,30 @@ def sync(
         raise UsageError(f"There is no agent {agent!r}.", "Nothing was done.", f"Agents: {', '.join(agent_names())}.")
     options = SyncOptions(agent, verify, reparse, dry_run)
     how = mode(as_json)
+    pushing = Pushing(Home.of(), enabled=not no_push and not dry_run, watching=watch)
+    if scheduled:
+        with recorded(Home.of()) as run:
+            run.exit_code = run_once(options, how, pushing)
+            return run.exit_code
     if not watch:
-        return run_once(options, how)
+        return run_once(options, how, pushing)
     while True:
         import time
 
-        run_once(options, how, quiet=True)
+        run_once(options, how, pushing, quiet=True)
         options = options._replace(reparse=False)
         time.sleep(WATCH_EVERY_S)
 
 
-def run_once(options: SyncOptions, how: Mode, *, quiet: bool = False) -> int:
+def run_once(options: SyncOptions, how: Mode, pushing: Pushing, *, quiet: bool = False) -> int:
     """One sync with its output; `quiet` leaves out the summary of a run that found nothing."""
     from prosa.cli.opening import run_sync
+    from prosa.cli.output import record
     from prosa.cli.progress import Bar
+    from prosa.cli.sync_words import Synced, print_item, print_push, print_summary
     from prosa.events.home import Home
     from prosa.ingest.report import Reparsed, SourceDone, SyncSummary
+    from prosa.sync.report import PushSummary
 
     summary: SyncSummary | None = None
     counts: dict[str, Counter[str]] = {}
@@ -98,15 +114,32 @@ def run_once(options: SyncOptions, how: Mode, *, quiet: bool = False) -> int:
                 print_item(item, how)
     if summary is None:
         return exit_codes.FAILED
-    happened = any(getattr(summary, status) for status in NEWS)
-    if how == "json":
-        from prosa.cli.output import record
-
-        if not quiet or happened:
-            record(summary)
-    elif not quiet or happened:
+    if how != "json" and (not quiet or any(getattr(summary, status) for status in NEWS)):
         print_summary(summary, counts, options, changed, how)
-    return exit_codes.FAILED if summary.failed else exit_codes.DONE
+    push = PushSummary(status="off")
+    if pushing.wanted(summary.events):
+        with Bar("pushing") as bar:
+            for sent in pushing.run(bar.update):
+                if isinstance(sent, PushSummary):
+                    push = sent
+                else:
+                    bar.clear()
+                    print_item(sent, how)
+    happened = any(getattr(summary, status) for status in NEWS) or pushing.is_news(push)
+    if not quiet or happened:
+        prunable = None if quiet else pushing.prunable()
+        if how == "json":
+            record(Synced.of(summary, push, prunable))
+        else:
+            print_push(push, prunable, how)
+    return exit_code(summary, push)
+
+
+def exit_code(summary: SyncSummary, push: PushSummary) -> int:
+    """What failed here comes first: an unreachable server only means that the rest is done later."""
+    if summary.failed or push.refused:
+        return exit_codes.FAILED
+    return exit_codes.UNREACHABLE if push.status == "offline" else exit_codes.DONE
 
 
 def is_news(item: SyncItem) -> bool:
@@ -114,72 +147,3 @@ def is_news(item: SyncItem) -> bool:
     from prosa.ingest.report import SourceDone
 
     return not isinstance(item, SourceDone) or item.status != "unchanged" or bool(item.reason)
-
-
-def print_item(item: SyncItem, how: Mode) -> None:
-    """A record, a line for a pipe; on a terminal only what went wrong, on stderr."""
-    from prosa.cli.output import lines, record, rows
-    from prosa.cli.terminal import say
-    from prosa.cli.text import one_line
-    from prosa.ingest.report import Reparsed, SourceDone
-
-    if how == "json":
-        record(item)
-    elif isinstance(item, SourceDone):
-        if how == "pipe":
-            rows([(item.status, item.agent, item.path, item.sessions, item.reason)])
-        if item.reason or item.status in ("failed", "rejected"):
-            say(one_line(f"{item.status} {item.agent} {item.path}: {item.reason or 'no reason given'}"), "yellow")
-    elif isinstance(item, Reparsed):
-        if how == "pipe":
-            before, after = item.before, item.after
-            rows([(item.key, before.turns, after.turns, before.tokens, after.tokens, before.title, after.title)])
-        else:
-            lines(reparse_lines(item))
-
-
-def reparse_lines(item: Reparsed) -> list[str]:
-    """A session and each number that a new parse changes."""
-    from prosa.cli.text import one_line
-
-    def value(outline: Outline, name: str) -> str:
-        found = getattr(outline, name)
-        return "unknown" if found is None else f"{found:,}" if isinstance(found, int) else one_line(str(found))
-
-    changes = [
-        f"    {name}: {value(item.before, name)} → {value(item.after, name)}"
-        for name in ("turns", "tokens", "title")
-        if getattr(item.before, name) != getattr(item.after, name)
-    ]
-    return [one_line(item.key), *changes]
-
-
-def print_summary(
-    summary: SyncSummary, counts: dict[str, Counter[str]], options: SyncOptions, changed: int, how: Mode
-) -> None:
-    """What was done, agent by agent; for a pipe on stderr, as its lines are data."""
-    from prosa.cli.amounts import compact, count, duration, size
-    from prosa.cli.output import lines
-    from prosa.cli.terminal import hint
-
-    seconds = f"{summary.seconds:.1f} s" if summary.seconds < 60 else duration(summary.seconds)
-    if options.dry_run:
-        hint(f"{count(changed, 'session')} would change; nothing was appended ({seconds}).")
-        return
-    statuses = ("imported", "extended", "reparsed", "moved", "vanished", "rejected", "failed")
-    parts = [f"{getattr(summary, status):,} {status}" for status in statuses if getattr(summary, status)]
-    said = ", ".join(parts) or "nothing new"
-    first = f"{count(summary.sources, 'source')}: {said} · {count(summary.events, 'event')} · "
-    first += f"{size(summary.bytes)} read · {seconds}"
-    if how == "pipe":
-        hint(first)
-        return
-    lines([first])
-    if parts:
-        for agent, by_status in sorted(counts.items()):
-            done = [
-                f"{compact(by_status[status])} {status}" for status in (*statuses, "unchanged") if by_status[status]
-            ]
-            lines([f"  {agent:<12}  {', '.join(done)}"])
-    if not summary.sources:
-        hint("No agent's files were found. See where prosa looks: prosa profiles list")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from itertools import islice
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from prosa.events.errors import LockedError, ProsaError
 from prosa.events.home import Home
@@ -30,53 +30,33 @@ from prosa.events.messages import (
     Receipt,
 )
 from prosa.events.raw import RawStore
-from prosa.events.restating import fork_and_restate, void_after
+from prosa.events.restating import fork_and_restate
 from prosa.projections.aliases import SAME_MACHINE
 from prosa.projections.index import open_index
+from prosa.sync.heads import Part, ask_heads, common, compare, ends
 from prosa.sync.http import Connection, NotLoggedIn, ServerRefused, Unreachable
 from prosa.sync.merging import merge_at_server
-from prosa.sync.plan import Fork, Here, Send, Step, There, plan
+from prosa.sync.plan import Fork, Send
 from prosa.sync.receipts import Receipts, Unsent, unconfirmed
 from prosa.sync.report import Left, PushItem, PushSummary
-from prosa.sync.uploads import Progress, Uploaded, missing, upload
 
+if TYPE_CHECKING:
+    from prosa.sync.uploads import Uploaded
+
+UNREACHABLE: Final = Unreachable.exit_code
 ROUNDS: Final = 4
 """How often heads are compared in one push: a fork or a server that lost data costs another round."""
 FORKING: Final = frozenset({"forked", "other_device"})
-PROBES: Final = 16
-"""Places of an origin that are compared by one request."""
 CONFIRM_EVERY: Final = 200
 MANIFEST_PAGE: Final = 1_000
 OTHERS: Final = "the server has other events of it, or more: this log was copied or restored"
-NO_EVENTS: Final = Head(0, bytes(32))
 
+Progress = Callable[[int, int | None, str], None]
+"""Sent, how much in all, and whether it is `raw` in bytes or `events`."""
 AskHeads = Callable[[], Heads]
 """Gives the heads that were asked for a moment ago, or raises what the asking raised."""
 Settle = Callable[[], None]
 """Brings the index to the log's head."""
-
-
-class Part(NamedTuple):
-    """One origin of the log and what to do with it."""
-
-    origin: Origin
-    position: int
-    """Its last event that holds here."""
-    step: Step
-
-
-def ask_heads(connection: Connection, log: Log) -> Heads:
-    """The request that every push begins with, and an unchanged one ends with."""
-    good = void_after(log)
-    names = []
-    for origin in log.origins:
-        if origin.scope == "shared":
-            names += [origin.origin.hex(), _at(origin, good.get(origin.number, log.head_of(origin)[0]))]
-    return connection.ask("/v1/heads", Heads, {"origin": names})
-
-
-def _at(origin: Origin, position: int) -> str:
-    return f"{origin.origin.hex()}@{position}"
 
 
 def push(
@@ -109,10 +89,10 @@ class _Push:
         summary = self._summary
         try:
             yield from self._rounds(heads)
-        except (Unreachable, NotLoggedIn) as why:
-            summary.status, summary.reason, summary.next_step = "offline", why.what, why.next_step or None
-        except LockedError as why:
-            summary.status, summary.reason, summary.next_step = "partial", why.what, why.next_step or None
+        except ProsaError as why:
+            summary.status = "offline" if why.exit_code == UNREACHABLE else "partial"
+            summary.refused += not isinstance(why, Unreachable | NotLoggedIn | LockedError)
+            summary.reason, summary.next_step = why.what, why.next_step or None
         finally:
             self._say_acknowledged()
         summary.left = self._left()
@@ -128,10 +108,10 @@ class _Push:
             heads = yield from self._heads(asked if number == 0 else None)
             if number == 0:
                 self._receipts = Receipts(self._log, heads.server)
-            parts = self._compare(heads)
+            parts = self._compared(heads)
             if number == 0 and asked and any(isinstance(part.step, Fork) for part in parts):
                 heads = ask_heads(self._connection, self._log)  # what was asked before the log went on decides nothing
-                parts = self._compare(heads)
+                parts = self._compared(heads)
             self._position = heads.position
             if number == 0:
                 yield from self._send_raw(lost=any(part.step.lost for part in parts if isinstance(part.step, Send)))
@@ -140,7 +120,12 @@ class _Push:
                 if isinstance(part.step, Send):
                     again |= yield from self._send_origin(part, part.step)
                 elif isinstance(part.step, Fork):
-                    yield self._fork(part.origin, part.step.reason, self._common(part.origin, part.step.most), OTHERS)
+                    yield self._fork(
+                        part.origin,
+                        part.step.reason,
+                        common(self._connection, self._log, part.origin, part.step.most),
+                        OTHERS,
+                    )
                     again = True
             if not again:
                 break
@@ -157,53 +142,20 @@ class _Push:
         yield PushItem(what="device", id=self._connection.device, status="merged", reason=SAME_MACHINE)
         return ask_heads(self._connection, self._log)
 
-    def _compare(self, heads: Heads) -> list[Part]:
-        good = void_after(self._log)
-        parts = []
-        for origin in self._log.origins:
-            if origin.scope != "shared":
-                continue
-            there = heads.origins.get(origin.origin.hex(), NO_EVENTS)
-            position = good.get(origin.number, self._log.head_of(origin)[0])
-            here = Here(
-                position,
-                self._log.hash_at(origin, position) or b"",
-                self._log.hash_at(origin, there.position) if there.position <= position else None,
-                self._receipts.acknowledged(origin),
-                origin == self._log.shared,
-            )
-            at = heads.origins.get(_at(origin, position)) if position else NO_EVENTS
-            step = plan(here, There(there.position, there.hash, at.hash if at else None))
-            if here.hash_there == there.hash:
-                self._there[origin.number] = there
-            elif not isinstance(step, Fork):
-                self._there[origin.number] = Head(position, here.hash)
-            parts.append(Part(origin, position, step))
+    def _compared(self, heads: Heads) -> list[Part]:
+        parts = compare(self._log, self._receipts, heads)
+        self._there = {part.origin.number: part.there for part in parts if part.there is not None}
         return parts
-
-    def _common(self, origin: Origin, most: int) -> int:
-        """Up to where both sides have the same events of an origin: equal hashes mean that all before are equal."""
-        least = 0
-        while least < most:
-            step = max(1, (most - least) // PROBES)
-            places = [*range(least + step, most, step), most]
-            names = [_at(origin, place) for place in places]
-            there = self._connection.ask("/v1/heads", Heads, {"origin": names}).origins
-            for place, name in zip(places, names, strict=True):
-                if name not in there or there[name].hash != self._log.hash_at(origin, place):
-                    most = place - 1
-                    break
-                least = place
-        return least
 
     # raw
 
     def _send_raw(self, *, lost: bool) -> Iterator[PushItem]:
-        with closing(open_index(self._home.index, read_only=True)) as index:
-            unproven = unconfirmed(index, self._receipts.server, lost=False)
-            asked = unconfirmed(index, self._receipts.server, lost=True) if lost else unproven
-        self._unproven = {raw.sha256: raw for raw in unproven if self._store.has(raw.sha256)}
-        here = [raw for raw in asked if self._store.has(raw.sha256)]
+        here = self._here(lost=lost)
+        if not here:
+            return
+        from prosa.sync.uploads import missing, upload
+
+        self._unproven = {raw.sha256: raw for raw in (self._here(lost=False) if lost else here)}
         gone = missing(self._connection, here)
         done: list[tuple[str, str, str]] = []
         try:
@@ -322,19 +274,21 @@ class _Push:
     def _say_acknowledged(self) -> None:
         for origin in self._log.origins:
             head = self._there.get(origin.number)
-            if head and head.hash and head.position and self._receipts.acknowledged(origin) != head.position:
+            if head is not None and head.position and self._receipts.acknowledged(origin) != head.position:
                 self._receipts.say_acknowledged(origin, head, self._position)
 
     def _left(self) -> Left:
         if not self._there:
-            with closing(open_index(self._home.index, read_only=True)) as index:
-                found = unconfirmed(index, self._receipts.server, lost=False)
-            self._unproven = {raw.sha256: raw for raw in found if self._store.has(raw.sha256)}
-        good = void_after(self._log)
-        events = 0
-        for origin in self._log.origins:
-            if origin.scope == "shared":
-                there = self._there.get(origin.number)
-                known = there.position if there else self._receipts.acknowledged(origin)
-                events += max(0, good.get(origin.number, self._log.head_of(origin)[0]) - known)
+            self._unproven = {raw.sha256: raw for raw in self._here(lost=False)}
+        there = {number: head.position for number, head in self._there.items()}
+        events = sum(
+            max(0, end - there.get(origin.number, self._receipts.acknowledged(origin)))
+            for origin, end in ends(self._log)
+        )
         return Left(len(self._unproven), events)
+
+    def _here(self, *, lost: bool) -> list[Unsent]:
+        """Raw that no receipt says the server holds and whose file is here; `lost`: no receipt counts."""
+        with closing(open_index(self._home.index, read_only=True)) as index:
+            found = unconfirmed(index, self._receipts.server, lost=lost)
+        return [raw for raw in found if self._store.has(raw.sha256)]

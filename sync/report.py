@@ -22,6 +22,14 @@ class PushItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     """Why it was refused or forked."""
 
 
+class Prunable(msgspec.Struct, frozen=True, kw_only=True):
+    """What lies at the server for a while and was not touched for longer: `prosa prune` could free it."""
+
+    sessions: int
+    bytes: int
+    """On disk."""
+
+
 class Left(msgspec.Struct, frozen=True):
     """What the next sync has to send."""
 
