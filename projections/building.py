@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -10,6 +11,7 @@ from prosa.events import codec
 from prosa.events.catalogue import SessionPart
 from prosa.events.database import Database
 from prosa.events.log import LogReader
+from prosa.events.restating import standing
 from prosa.projections.digest import Digest, digest
 from prosa.projections.engine import Progress, catch_up, save_checkpoint
 from prosa.projections.index import IndexMissing, NewIndex, open_index
@@ -29,9 +31,9 @@ class Load:
     """
 
     def __init__(self, db: Database, log: LogReader, overrides: Overrides, aside: Aside | None = None) -> None:
-        self._db, self._log, self._overrides, self._aside = db, log, overrides, aside
+        self._db, self._log, self._overrides, self._aside = db, standing(log), overrides, aside
         db.execute("BEGIN")
-        self.replay = Replay(db, log, pricer(db, overrides), bulk=True, aside=aside)
+        self.replay = Replay(db, self._log, pricer(db, overrides), bulk=True, aside=aside)
 
     def load(self, until: int, progress: Progress | None = None) -> None:
         """Everything the log has up to a position, session by session: full-text row ids must rise."""
@@ -55,9 +57,10 @@ class Load:
             if progress:
                 progress(number, len(streams))
 
-    def finish(self, position: int, head: bytes) -> None:
-        """End the load up to the log's position."""
+    def finish(self, position: int, head: bytes, along: Callable[[], None] = lambda: None) -> None:
+        """End the load up to the log's position. `along` does more in the same transaction."""
         self.replay.finish()
+        along()
         save_checkpoint(self._db, position, head, self._overrides)
         self._db.execute("COMMIT")
         self._db.execute("ANALYZE")

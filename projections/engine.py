@@ -73,7 +73,11 @@ def open_current(
             warning = "The index was ahead of the log or beside it: one of them was cut or replaced. It was built anew."
             db = _built(folder, locks, log, overrides, progress)
         if not is_current(db, log, overrides):
-            catch_up(db, log, overrides, progress)
+            try:
+                catch_up(db, log, overrides, progress)
+            except IndexMissing:
+                db.close()
+                db = _built(folder, locks, log, overrides, progress)
     except (apsw.BusyError, apsw.ReadOnlyError, apsw.FullError, UpgradeError) as why:
         if not db.get_autocommit():
             db.execute("ROLLBACK")
@@ -98,7 +102,8 @@ def _built(folder: Path, locks: Path, log: LogReader, overrides: Overrides, prog
 def catch_up(db: Database, log: LogReader, overrides: Overrides, progress: Progress | None = None) -> int:
     """Apply what is after the checkpoint. Returns the number of events applied.
 
-    Raises IndexMissing where the checkpoint is not on the log's chain, UpgradeError on an event of a newer prosa.
+    Raises IndexMissing where the checkpoint is not on the log's chain, and where the server refused a part of the log
+    since, UpgradeError on an event of a newer prosa.
     """
     done = 0
     while applied := step(db, log, overrides):
@@ -126,14 +131,18 @@ def step(
     With `aside`, what cannot be applied, events of a newer prosa too, is told to it and passed over. `along` does
     more in the same transaction. Raises as `catch_up`.
     """
+    from prosa.events.restating import Holding, standing
     from prosa.projections.pricing import pricer, reprice
     from prosa.projections.replay import Replay
 
+    log = standing(log)
     db.execute("BEGIN IMMEDIATE")
     try:
         if not _on_chain(db, log):
             raise IndexMissing
         batch = list(_batch(log, _position(db)))
+        if isinstance(log, Holding) and log.is_new(batch):
+            raise IndexMissing  # what is void now may have been applied
         stale = _stamp(db) != stamp(overrides)
         if not batch and not stale:
             db.execute("ROLLBACK")
@@ -156,11 +165,11 @@ def step(
 
 def _batch(log: LogReader, position: int) -> Iterator[Recorded]:
     size = 0
-    for number, recorded in enumerate(log.read(position)):
-        if number >= BATCH_EVENTS or (number and size > BATCH_BYTES):
-            return
+    for number, recorded in enumerate(log.read(position), 1):
         size += len(recorded.stored or b"")
         yield recorded
+        if number >= BATCH_EVENTS or size > BATCH_BYTES:
+            return
 
 
 def _known(batch: list[Recorded], aside: Aside | None) -> Iterator[Recorded]:

@@ -6,7 +6,6 @@ from the log. Tables that only replay itself reads stay in it.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -14,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import asyncpg
-
 from prosa.events.database import Database, connect
 from prosa.projections.index import lay_out
 from prosa.projections.records import TEXTS, create_plain_texts
 from prosa.projections.tokens import words_of_spaced
+from prosa.server.state import Connection
+from prosa.server.threads import in_thread
 
 KEPT: Final = frozenset({"pushed", "claims", "contested", "families", "suggestions", "tariffs", "foreign_titles"})
 """Tables that no question reads on a server."""
@@ -138,7 +137,7 @@ def indexes(schema: str) -> Iterator[str]:
     yield f"CREATE INDEX ON {schema}.pieces (turn)"
 
 
-async def fill(connection: asyncpg.Connection, schema: str, db: Database) -> int:
+async def fill(connection: Connection, schema: str, db: Database) -> int:
     """Copy every row of a working file into a schema that `ddl` made. Returns how many."""
     await take_vectors(connection)
     rows = 0
@@ -152,18 +151,18 @@ async def fill(connection: asyncpg.Connection, schema: str, db: Database) -> int
     return rows
 
 
-async def copy(connection: asyncpg.Connection, schema: str, table: Table, rows: Iterable[Row]) -> int:
+async def copy(connection: Connection, schema: str, table: Table, rows: Iterable[Row]) -> int:
     """Copy rows as they lie in the working file. Returns how many."""
     columns = ["rowid", "words", "tsv"] if table.is_text else list(table.columns)
     pieces = _pieces(table, rows)
     done = 0
-    while piece := await asyncio.to_thread(next, pieces, None):
+    while piece := await in_thread(lambda: next(pieces, None)):
         await connection.copy_records_to_table(table.name, schema_name=schema, columns=columns, records=piece)
         done += len(piece)
     return done
 
 
-async def take_vectors(connection: asyncpg.Connection) -> None:
+async def take_vectors(connection: Connection) -> None:
     """Let a connection copy tsvectors as `vector` makes them: asyncpg has no binary form of its own for the type."""
     await connection.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
 
