@@ -89,6 +89,15 @@ def every_check(home: Home) -> Iterator[Check]:
     yield from check_agents(home, sessions, seen)
     yield from check_retention(sessions)
     yield Check("prices", "ok", opening.price_table())
+    yield from check_background(home)
+
+
+def check_background(home: Home) -> Iterator[Check]:
+    """What goes on without being asked for: pushing and the schedule."""
+    from prosa.cli import schedule_words, server_checks
+
+    yield from server_checks.check_login(home)
+    yield schedule_words.verdict(schedule_words.find())
 
 
 def check_log(log: Log) -> Check:
@@ -119,7 +128,20 @@ def check_raw(home: Home, sessions: list[Session]) -> Check:
     if states["missing"]:
         missing = f"{text}; {states['missing']:,} missing in {home.raw}"
         return Check("raw", "fail", missing, "Their turns are in the log; prosa log verify --deep names the files.")
+    if here := pruned_and_here(home, sessions):
+        return Check("raw", "warn", f"{text}, {here:,} of them still here", "prosa sync --verify removes them.")
     return Check("raw", "ok", text)
+
+
+def pruned_and_here(home: Home, sessions: list[Session]) -> int:
+    """Copies that a killed prune left behind its events, if no other session needs them."""
+    from prosa.events.raw import RawStore
+
+    store, raws = RawStore(home.raw), {"pruned": set[str](), "local": set[str](), "missing": set[str]()}
+    for session in sessions:
+        if session.raw:
+            raws[session.raw.state].add(session.raw.sha256)
+    return sum(store.has(raw) for raw in raws["pruned"] - raws["local"])
 
 
 def check_permissions(home: Home) -> Check:

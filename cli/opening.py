@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prosa.projections.local import LocalBackend
     from prosa.projections.queries import Backend, Session
     from prosa.projections.trail import Trail
+    from prosa.sync.candidates import Plan
     from prosa.sync.prune_report import PruneAnswer
     from prosa.sync.remote import RemoteBackend
 
@@ -149,6 +150,23 @@ def run_prune(
         raise NothingImported
     rule = Rule(f"older than {older_than}", now_us() - age_us)
     yield from prune(home, rule, prices(home), limit=limit, dry_run=dry_run, progress=progress)
+
+
+def prunable_now(home: Home) -> list[Plan]:
+    """What `prosa prune` would do at this moment; empty where this machine is not logged in."""
+    from prosa.sync import auth_file
+
+    auth = auth_file.read(home)
+    if auth is None:
+        return []
+    from prosa.events.clock import now_us
+    from prosa.events.raw import RawStore
+    from prosa.projections.index import open_index
+    from prosa.sync.candidates import DAY_US, UNTOUCHED_DAYS, Rule, plan
+
+    rule = Rule(f"older than {UNTOUCHED_DAYS}d", now_us() - UNTOUCHED_DAYS * DAY_US)
+    with closing(open_index(home.index, read_only=True)) as db:
+        return [plan(db, RawStore(home.raw), auth.server_id, rule)]
 
 
 def run_rebuild(home: Home, progress: Progress) -> Rebuilt:

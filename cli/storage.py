@@ -29,7 +29,7 @@ def storage(
     """Bytes by agent, project and age, written and stored.
 
     Every preserved copy counts, one that grew once. Last what prosa's own files take, and what Claude Code deletes
-    within a week; a server has neither. Without a window: all of time.
+    within a week; a server has neither. What prune took and could take is there, too. Without a window: all of time.
     """
     from prosa.cli.filters import ask
     from prosa.cli.opening import open_backend
@@ -46,7 +46,7 @@ def storage(
             every = Timeline(filters=asked.filters, flat=True, include_empty=True)
             due = due_soon(backend.timeline(every).sessions)
             soon = row("deleted_soon", "claude-code", len(due), sum(item.size_bytes for item in due))
-            found += [*files(home), soon]
+            found += [*files(home), *prunable(home), soon]
     if how == "json":
         records(found)
     elif how == "pipe":
@@ -61,7 +61,8 @@ def row(
 ) -> dict[str, Any]:
     """A line with the columns of the back end's answer."""
     return {
-        "by": by, "value": value, "sessions": sessions, "raw_bytes": raw, "stored_bytes": stored, "local_bytes": stored
+        "by": by, "value": value, "sessions": sessions, "raw_bytes": raw, "stored_bytes": stored,
+        "local_bytes": stored, "pruned_bytes": None,
     }  # fmt: skip
 
 
@@ -86,6 +87,13 @@ def files(home: Home) -> list[dict[str, Any]]:
     return found
 
 
+def prunable(home: Home) -> list[dict[str, Any]]:
+    """What a prune would free now; nothing where this machine is not logged in."""
+    from prosa.cli.opening import prunable_now
+
+    return [row("prunable", plan.rule.words, plan.sessions, stored=plan.bytes) for plan in prunable_now(home)]
+
+
 def print_terminal(found: list[dict[str, Any]], asked: Asked) -> None:
     from prosa.cli.amounts import count, size
     from prosa.cli.output import lines
@@ -96,11 +104,13 @@ def print_terminal(found: list[dict[str, Any]], asked: Asked) -> None:
 
     hint(f"{asked.scope or asked.filters.project or 'all projects'} · {asked.window}")
     paint = Paint(has_colours())
+    has_pruned = any(line.get("pruned_bytes") for line in found)
     for by in ("agent", "project", "age"):
         texts = [
             [
                 one_line(str(line["value"] or "unknown")), f"{line['sessions']:,}", size(line["raw_bytes"]),
                 size(line["stored_bytes"]), _share(line["stored_bytes"], line["raw_bytes"]),
+                *([size(line.get("pruned_bytes"))] if has_pruned else []),
             ]
             for line in found
             if line["by"] == by
@@ -108,11 +118,16 @@ def print_terminal(found: list[dict[str, Any]], asked: Asked) -> None:
         heads = [
             Column(by, path=by == "project"),
             *(Column(t, True) for t in ("sessions", "written", "stored", "share")),
+            *([Column("pruned", True)] if has_pruned else []),
         ]
         lines([*table(heads, texts, columns(), paint), ""])
     on_disk = [f"{line['value']} {size(line['stored_bytes'])}" for line in found if line["by"] == "file"]
     if on_disk:
         lines([paint("on disk", "dim") + "  " + " · ".join(on_disk)])
+    for line in found:
+        if line["by"] == "prunable" and line["sessions"]:
+            freed = f"{size(line['stored_bytes'])} of {count(line['sessions'], 'session')} {line['value']}"
+            hint(f"The server holds the same bytes: prosa prune would free {freed}.")
     for due in found:
         if due["by"] == "deleted_soon" and due["sessions"]:
             what = f"{count(due['sessions'], 'transcript')}, {size(due['raw_bytes'])}, within {SOON_DAYS} days"

@@ -22,6 +22,24 @@ MEANT = ("reason", "to", "field", "kind", "other", "parser", "device", "hostname
 SUBJECTS = ("session", "path", "subject")
 """A line says the numbers first, then these, and the subject last: ids and paths are long."""
 
+PHRASES = {
+    "prune_planned": "{rule}: {sessions:,} sessions, {bytes:,} bytes on disk",
+    "session_pruned": "{size:,} bytes, {stored:,} freed on disk  {rule}, held by {server}  {session}",
+    "session_restored": "its source changed and is preserved again  {session}",
+    "push_confirmed": "raw {raw:.16} is at the server  {session}",
+    "events_acknowledged": "origin {origin:.16} is at the server up to {origin_position:,}",
+    "push_refused": "{what}: {why}",
+    "device_renamed": "{device} is called {name}",
+    "device_merged": "{device} is shown as {into}  {evidence}",
+    "device_merge_reverted": "merge {merge} is taken back",
+    "device_revoked": "{device}",
+    "token_issued": "{token} {scope}",
+    "token_revoked": "{token}",
+    "login_completed": "{server}  {device}",
+    "logout_completed": "{server}  {device}",
+}
+"""For types whose fields alone do not say what happened."""
+
 
 class Facts(msgspec.Struct):
     """A parse without its texts: every list is only counted."""
@@ -81,6 +99,8 @@ def words(said: Mapping[str, Any]) -> str:
     if said["erased"]:
         return "(body erased)"
     small = said["body"]
+    if said["type"] in PHRASES and small:
+        return PHRASES[said["type"]].format_map(small)
     facts = [f"{small[name]:,} {name}" for name in FACTS if small.get(name)]
     if size := small.get("size"):
         facts.append(f"{size:,} bytes")

@@ -15,7 +15,8 @@ AGES: Final = ((7, "under 7 days"), (30, "7 to 30 days"), (90, "30 to 90 days"),
 OLDEST: Final = "over a year"
 
 RAWS: Final = """
-SELECT r.sha256, r.extends, r.size, r.stored, s.sid, s.agent, s.project, s.last
+SELECT r.sha256, r.extends, r.size, r.stored, s.sid, s.agent, s.project, s.last, CASE WHEN EXISTS (
+    SELECT 1 FROM prunes g WHERE g.session = r.session AND g.raw = r.sha256 AND g.gone <> 0) THEN 1 ELSE 0 END
 FROM sessions s JOIN raws r ON r.session = s.key WHERE {}"""
 
 
@@ -28,20 +29,21 @@ class _Copy(NamedTuple):
     agent: str
     project: str | None
     last: int | None
+    pruned: int
 
 
 class _Sum:
     def __init__(self) -> None:
         self.sids: set[int] = set()
-        self.raw = self.stored = self.local = 0
+        self.raw = self.stored = self.local = self.pruned = 0
 
 
 def storage(tables: Tables, raws: Raws, filters: Filters, now_us: int) -> list[Row]:
-    """Rows (by, value, sessions, raw_bytes, stored_bytes, local_bytes): `by` is agent, project or age.
+    """Rows (by, value, sessions, raw_bytes, stored_bytes, local_bytes, pruned_bytes): `by` is agent, project or age.
 
     Every preserved copy counts, also one of a session's earlier revisions; a copy that grew counts once, as it is now.
-    `local_bytes` are the stored ones that are on this machine. Agents and projects with the most stored bytes come
-    first, ages the youngest first; `value` is null where it is not known.
+    `local_bytes` are the stored ones that are on this machine, `pruned_bytes` those that a prune took from it. Agents
+    and projects with the most stored bytes come first, ages the youngest first; `value` is null where it is not known.
     """
     chosen = condition(tables, filters)
     copies = [_Copy._make(row) for row in tables.execute(RAWS.format(chosen.sql), chosen.values)]
@@ -59,6 +61,7 @@ def storage(tables: Tables, raws: Raws, filters: Filters, now_us: int) -> list[R
             total.sids.add(copy.sid)
             total.raw += copy.size
             total.stored += copy.stored
+            total.pruned += copy.stored if copy.pruned else 0
             total.local += copy.stored if copy.sha256 in here else 0
     found = []
     for by, totals in sums.items():
@@ -73,6 +76,7 @@ def storage(tables: Tables, raws: Raws, filters: Filters, now_us: int) -> list[R
                 "raw_bytes": totals[value].raw,
                 "stored_bytes": totals[value].stored,
                 "local_bytes": totals[value].local,
+                "pruned_bytes": totals[value].pruned,
             }
             for value in values
         ]

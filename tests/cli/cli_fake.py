@@ -220,7 +220,7 @@ class FakeBackend:
         }
         return [
             {"by": by, "value": value, "sessions": n, "raw_bytes": n * 123_456, "stored_bytes": n * 45_678,
-             "local_bytes": n * 45_678}
+             "local_bytes": n * 45_678, "pruned_bytes": 0}
             for by, name in names.items()
             for value, n in Counter(map(name, chosen)).items()
         ]  # fmt: skip

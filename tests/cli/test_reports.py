@@ -78,7 +78,7 @@ def test_storage_has_the_back_ends_rows_and_the_files(prosa: Callable[..., Ran])
     assert {row["value"] for row in rows if row["by"] == "file"} == {"log", "raw", "index"}
     assert rows[-1] == {
         "by": "deleted_soon", "value": "claude-code", "sessions": 0, "raw_bytes": 0, "stored_bytes": None,
-        "local_bytes": None,
+        "local_bytes": None, "pruned_bytes": None,
     }  # fmt: skip
 
 
