@@ -6,6 +6,7 @@ covers the uncompressed bytes as they were written; they are never encoded again
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -28,8 +29,17 @@ BY_TYPE: dict[str, type[Event]] = {event.TYPE: event for event in EVENTS}
 
 _encoder = msgspec.msgpack.Encoder()
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
-_compressor = zstandard.ZstdCompressor(level=LEVEL)
-_decompressor = zstandard.ZstdDecompressor()
+
+
+class _Zstd(threading.local):
+    """One of each a thread: two threads that use one at once get damaged bytes."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=LEVEL)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd = _Zstd()
 
 T = TypeVar("T")
 
@@ -41,7 +51,7 @@ def encode(body: msgspec.Struct) -> bytes:
 
 def pack(body: bytes) -> bytes:
     """The body as it is stored: a zstd frame, or itself where that is no smaller."""
-    stored = _compressor.compress(body)
+    stored = _zstd.compressor.compress(body)
     return stored if len(stored) < len(body) else body
 
 
@@ -52,7 +62,7 @@ def unpack(stored: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(stored) > BODY_LIMIT:
             raise DamageError(f"An event body claims more than {BODY_LIMIT:,} bytes.")
-        return _decompressor.decompress(stored)
+        return _zstd.decompressor.decompress(stored)
     except zstandard.ZstdError as bad:
         raise DamageError(f"An event body cannot be decompressed: {bad}.") from None
 
