@@ -89,15 +89,10 @@ def every_check(home: Home) -> Iterator[Check]:
     yield from check_agents(home, sessions, seen)
     yield from check_retention(sessions)
     yield Check("prices", "ok", opening.price_table())
-    yield from check_background(home)
-
-
-def check_background(home: Home) -> Iterator[Check]:
-    """What goes on without being asked for: pushing and the schedule."""
     from prosa.cli import schedule_words, server_checks
 
     yield from server_checks.check_login(home)
-    yield schedule_words.verdict(schedule_words.find())
+    yield schedule_words.verdict(schedule_words.find(home))
 
 
 def check_log(log: Log) -> Check:

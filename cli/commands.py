@@ -21,6 +21,7 @@ from prosa.cli.filters import Given, options
 
 COMMANDS = (
     "sync", "search", "show", "analytics", "why", "log", "rebuild", "profiles", "storage", "doctor", "resume",
+    "login", "logout", "prune", "devices", "schedule", "setup",
     "completion",
 )  # fmt: skip
 """Each is a module of this room with an `app`, in the order of the help."""

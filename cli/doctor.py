@@ -20,7 +20,8 @@ app = new_app()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object a check.")] = False) -> int:
     """Check everything prosa stands on, with the next step.
 
-    The log, the index, preserved transcripts, permissions, the agents' folders and how long they keep files.
+    The log, the index, preserved transcripts, permissions, the agents' folders and how long they keep files, the
+    login and its server, the schedule and its last run.
 
     Exit status: 1 if a check fails; a warning is none.
     """

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from prosa.cli.output import Mode
     from prosa.cli.pushing import Pushing
     from prosa.ingest.report import SyncItem, SyncOptions, SyncSummary
+    from prosa.sync.last_run import LastRun
     from prosa.sync.report import PushSummary
 
 app = new_app()
@@ -60,7 +61,6 @@ def sync(
     from prosa.events.errors import UsageError
     from prosa.events.home import Home
     from prosa.ingest.report import SyncOptions
-    from prosa.sync.last_run import recorded
 
     if dry_run and not reparse:
         raise UsageError("--dry-run goes with --reparse.", "Nothing was done.", "A plain sync only ever appends.")
@@ -72,8 +72,10 @@ def sync(
     how = mode(as_json)
     pushing = Pushing(Home.of(), enabled=not no_push and not dry_run, watching=watch)
     if scheduled:
+        from prosa.sync.last_run import recorded
+
         with recorded(Home.of()) as run:
-            run.exit_code = run_once(options, how, pushing)
+            run.exit_code = run_once(options, how, pushing, run=run)
             return run.exit_code
     if not watch:
         return run_once(options, how, pushing)
@@ -85,8 +87,10 @@ def sync(
         time.sleep(WATCH_EVERY_S)
 
 
-def run_once(options: SyncOptions, how: Mode, pushing: Pushing, *, quiet: bool = False) -> int:
-    """One sync with its output; `quiet` leaves out the summary of a run that found nothing."""
+def run_once(
+    options: SyncOptions, how: Mode, pushing: Pushing, *, quiet: bool = False, run: LastRun | None = None
+) -> int:
+    """One sync with its output; `quiet` leaves out the summary of a run that found nothing; `run` is told in words."""
     from prosa.cli.opening import run_sync
     from prosa.cli.output import record
     from prosa.cli.progress import Bar
@@ -132,7 +136,21 @@ def run_once(options: SyncOptions, how: Mode, pushing: Pushing, *, quiet: bool =
             record(Synced.of(summary, push, prunable))
         else:
             print_push(push, prunable, how)
+    if run is not None:
+        run.text = in_words(summary, push)
     return exit_code(summary, push)
+
+
+def in_words(summary: SyncSummary, push: PushSummary) -> str:
+    """`2 imported, 41 events, 2 sent`: what `prosa schedule status` shows of a run."""
+    from prosa.cli.amounts import count
+
+    parts = [f"{getattr(summary, status):,} {status}" for status in NEWS if getattr(summary, status)]
+    parts += [count(summary.events, "event")] if summary.events else []
+    parts += [f"{push.events:,} pushed"] if push.events else []
+    parts += [f"{push.refused:,} refused by the server"] if push.refused else []
+    parts += ["the server was not reached"] if push.status == "offline" else []
+    return ", ".join(parts) or "nothing new"
 
 
 def exit_code(summary: SyncSummary, push: PushSummary) -> int:

@@ -16,6 +16,7 @@ PAGES = [
     (), *((name,) for name in COMMANDS), ("log", "show"), ("log", "verify"), ("log", "erase"),
     ("profiles", "list"),    ("profiles", "add"), ("profiles", "set-path"), ("profiles", "remove"),
     ("completion", "show"), ("completion", "install"),
+    ("schedule", "install"), ("schedule", "status"), ("schedule", "uninstall"),
 ]  # fmt: skip
 
 
@@ -37,5 +38,5 @@ def test_every_line_of_help_fits_80_columns(prosa: Callable[..., Ran]) -> None:
 
 
 def test_first_lines_are_whole_in_the_list_of_commands(prosa: Callable[..., Ran]) -> None:
-    for page in ((), ("log",), ("profiles",), ("completion",)):
+    for page in ((), ("log",), ("profiles",), ("completion",), ("schedule",)):
         assert "..." not in prosa(*page, "--help").out.partition("Commands:")[2], page
