@@ -17,6 +17,7 @@ import itsdangerous
 from starlette.requests import Request
 from starlette.responses import Response
 
+from prosa.server.door import LOOPBACK, hostname
 from prosa.server.endpoints import Refused
 from prosa.server.settings import Settings
 from prosa.server.state import Server
@@ -29,7 +30,6 @@ FORM_US: Final = 3_600_000_000
 CSRF: Final = "csrf"
 """Field of every form; scripts of our own pages send CSRF_HEADER."""
 CSRF_HEADER: Final = "Prosa-Csrf"
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 FORM_BYTES: Final = 16_384
 NEXT: Final = re.compile(r"/(?![/\\])[!-\[\]-~]*")
@@ -85,7 +85,7 @@ def is_own_origin(settings: Settings, request: Request) -> bool:
     if hmac.compare_digest(origin.encode(), _origin(settings.public_url).encode()):
         return True
     host = request.headers.get("host", "")
-    return _hostname(host) in LOOPBACK and origin == f"http://{host}"
+    return hostname(host) in LOOPBACK and origin == f"http://{host}"
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -110,7 +110,7 @@ def safe_next(target: str | None, default: str = "/login") -> str:
 def is_loopback_host(request: Request) -> bool:
     """Whether both ends of the connection are this machine, by address and by the name that was asked for."""
     client = request.client.host if request.client else ""
-    return client in LOOPBACK and _hostname(request.headers.get("host", "")) in LOOPBACK
+    return client in LOOPBACK and hostname(request.headers.get("host", "")) in LOOPBACK
 
 
 # cookies
@@ -171,10 +171,3 @@ def _signer(settings: Settings, name: str) -> itsdangerous.URLSafeSerializer:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def _hostname(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
