@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 import asyncpg
@@ -13,12 +14,13 @@ from prosa.server.settings import Settings
 from prosa.server.wakeups import Hub
 
 if TYPE_CHECKING:
-    from prosa.server.worker import Worker
-
     from prosa.server.raws import Raws
+    from prosa.server.worker import Worker
 
 OWNER = 1
 """One owner a server; every table has the column, so that more is a matter of routing and not of tables."""
+ASKED_AT_ONCE = 4
+"""Questions that are worked on; the others wait, so that pushes always find a thread and a connection."""
 
 
 Connection = asyncpg.Connection | PoolConnectionProxy
@@ -40,6 +42,7 @@ class Server:
         self.owner = OWNER
         self.login_limit = Limit(60)
         self.metrics, self.hub = Metrics(), Hub()
+        self.asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     @property
     def id(self) -> str:
