@@ -26,7 +26,7 @@ NAME_BYTES: Final = 1_000
 
 def check(batch: PushBatch) -> bytes:
     """The origin's 16 bytes. Raises Refused(invalid | too_large), naming the first event that is wrong."""
-    origin = _origin(batch.origin)
+    origin = origin_bytes(batch.origin)
     if len(batch.expect.hash) != 32 or not 0 <= batch.expect.position < LARGEST:
         raise Refused("invalid", "expect is no head: it needs a position and a hash of 32 bytes.")
     if batch.expect.position == 0 and batch.expect != NOTHING:
@@ -47,7 +47,8 @@ def check(batch: PushBatch) -> bytes:
     return origin
 
 
-def _origin(text: str) -> bytes:
+def origin_bytes(text: str) -> bytes:
+    """From hex. Raises Refused(invalid)."""
     try:
         origin = bytes.fromhex(text)
     except ValueError:

@@ -40,6 +40,10 @@ DO $$ BEGIN
     GRANT SELECT ON migrations TO {ROLE};
 END $$"""
 HAS_OWNER: Final = "SELECT 1 FROM owners WHERE owner = $1"
+MAY_PROJECT: Final = (
+    "SELECT 1 FROM pg_roles WHERE rolname = $1 AND has_database_privilege(oid, current_database(), 'CREATE')"
+)
+"""A copied or restored database has lost that."""
 PUT_OWNER: Final = "INSERT INTO owners (owner, log_id) VALUES ($1, $2)"
 PUT_HEAD: Final = "INSERT INTO log_head (owner, position) VALUES ($1, 0)"
 
@@ -94,7 +98,9 @@ async def _is_due(connection: asyncpg.Connection, done: set[int]) -> bool:
             "Nothing was changed.",
             "Upgrade prosa-server.",
         )
-    return bool(known - done) or not await connection.fetchval(HAS_OWNER, OWNER)
+    if known - done or not await connection.fetchval(HAS_OWNER, OWNER):
+        return True
+    return not await connection.fetchval(MAY_PROJECT, ROLE)
 
 
 async def _login(url: str) -> str:

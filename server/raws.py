@@ -20,6 +20,10 @@ from prosa.events.home import private_folder, sync_folder
 PIECE: Final = 1024 * 1024
 
 
+class StoreAway(OSError):
+    """The store does not answer, or refuses what it always takes."""
+
+
 class Raws(Protocol):
     """A store of objects. Names come from `raw_name` and `part_name` alone."""
 

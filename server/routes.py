@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from prosa.server.endpoints import Endpoint
+from prosa.server import devices, login, pushing, raw_api, reading_api, stream, tokens
+from prosa.server.endpoints import Call, Endpoint
+from prosa.server.openapi import document
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = ()
+
+async def _openapi(_: Call) -> dict[str, Any]:
+    return document(ENDPOINTS)
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *pushing.ENDPOINTS,
+    *raw_api.ENDPOINTS,
+    *reading_api.ENDPOINTS,
+    *stream.ENDPOINTS,
+    *devices.ENDPOINTS,
+    *tokens.ENDPOINTS,
+    *login.ENDPOINTS,
+    Endpoint("GET", "/v1/openapi.json", "public", _openapi, "This document", dict[str, Any]),
+)

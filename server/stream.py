@@ -36,7 +36,8 @@ class Stream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_soon(message: Message) -> None:
-            await asyncio.wait_for(send(message), STUCK_S)
+            async with asyncio.timeout(STUCK_S):
+                await send(message)
 
         self._hub.enter(self._client)
         try:
@@ -57,7 +58,8 @@ async def told(hub: Hub, client: Client) -> AsyncIterator[str]:
             continue
         client.woken.clear()
         try:
-            await asyncio.wait_for(client.woken.wait(), HEARTBEAT_S)
+            async with asyncio.timeout(HEARTBEAT_S):
+                await client.woken.wait()
         except TimeoutError:
             yield ": still here\n\n"
 

@@ -71,7 +71,7 @@ class Hub:
         self._clients.discard(client)
 
     async def _listen(self, server: Server) -> None:
-        while True:
+        while not self.closed:
             try:
                 async with server.pool.acquire() as connection:
                     await connection.add_listener(CHANNEL, self._hear)
@@ -85,13 +85,14 @@ class Hub:
             await asyncio.sleep(1)
 
     async def _follow(self, server: Server, connection: Connection) -> None:
-        while True:
+        while not self.closed:
             self._heard.clear()
             position = await connection.fetchval(HEAD, server.owner)
             for client in self._clients:
                 client.tell(position)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._heard.wait(), POLL_S)
+                async with asyncio.timeout(POLL_S):  # wait_for of 3.11 can swallow a cancellation
+                    await self._heard.wait()
 
     def _hear(self, *_: object) -> None:
         self._heard.set()
