@@ -174,13 +174,14 @@ class Prune:
             if reason := _unconfirmed(copy, confirmed.get((copy.session, copy.raw))):
                 yield from self._left(group, "skipped", reason)
                 return
-        for copy in group.copies:
-            if reason := self._damage(copy):
-                yield from self._left(group, "failed", reason)
-                return
-        freed = freed_by(self.store, group)
         try:
-            self._say_pruned(group, freed, confirmed, at_us)
+            versions = {session: self._version(session) for session in group.sessions}
+            for copy in group.copies:
+                if reason := self._damage(copy):
+                    yield from self._left(group, "failed", reason)
+                    return
+            freed = freed_by(self.store, group)
+            self._log.append(self._events(group, freed, confirmed, at_us, versions))
         except StaleError:
             yield from self._left(group, "skipped", "it changed since the plan was made")
             return
@@ -214,15 +215,20 @@ class Prune:
             return f"its copy cannot be read ({bad.strerror})"
         return None
 
-    def _say_pruned(
-        self, group: Group, freed: Mapping[Copy, int], confirmed: Mapping[tuple[str, str], Confirmed], at_us: int
-    ) -> None:
-        """In one transaction. Raises StaleError where something was said about a session since the plan."""
+    def _version(self, session: str) -> int:
+        """Of the session's stream. Raises StaleError where something was said about it since the plan."""
+        last = self._log.last(f"session-{session}")
+        if last is not None and last.position > self._position:
+            raise StaleError(f"{session} changed since the plan was made.")
+        return last.stream_version if last else 0
+
+    def _events(
+        self, group: Group, freed: Mapping[Copy, int], confirmed: Mapping[tuple[str, str], Confirmed], at_us: int,
+        versions: dict[str, int],
+    ) -> list[Draft]:  # fmt: skip
+        """For one transaction, fenced by the versions of the streams; they are counted up."""
         drafts = []
-        versions: dict[str, int] = {}
         for copy in group.copies:
-            if copy.session not in versions:
-                versions[copy.session] = self._version(copy.session)
             event = SessionPruned(
                 session=copy.session, raw=copy.raw, size=copy.size, stored=freed[copy],
                 server=self._connection.server, uri=confirmed[copy.session, copy.raw].uri, confirmed_at_us=at_us,
@@ -230,14 +236,7 @@ class Prune:
             )  # fmt: skip
             drafts.append(Draft(f"session-{copy.session}", versions[copy.session], event))
             versions[copy.session] += 1
-        self._log.append(drafts)
-
-    def _version(self, session: str) -> int:
-        """Of the session's stream, if nothing was said about it since the plan."""
-        last = self._log.last(f"session-{session}")
-        if last is not None and last.position > self._position:
-            raise StaleError(f"{session} changed since the plan was made.")
-        return last.stream_version if last else 0
+        return drafts
 
 
 def _pages(groups: tuple[Group, ...]) -> Iterator[list[Group]]:
