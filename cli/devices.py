@@ -56,7 +56,7 @@ def devices(context: typer.Context) -> int:
 
 @app.command("list")
 def list_devices(remote: Remote = False, as_json: AsJson = False) -> int:
-    """Every device, merged ones too, with its sessions and its last activity."""
+    """Every device, its sessions and last activity."""
     from prosa.cli.known_devices import local_devices, remote_devices
     from prosa.cli.opening import this_device
     from prosa.cli.output import lines, mode, records, rows
@@ -122,7 +122,10 @@ def rename(device: Device, name: Annotated[str, typer.Argument(metavar="NAME", h
 
 @app.command()
 def merge(device: Device, into: Into) -> int:
-    """Say that two entries are one machine: the second is shown for both. prosa devices unmerge takes it back."""
+    """Say that two entries are one machine.
+
+    The second is shown for both. prosa devices unmerge takes it back, exactly.
+    """
     from prosa.cli.known_devices import Known
     from prosa.events.errors import UsageError
     from prosa.events.home import Home
@@ -142,7 +145,7 @@ def merge(device: Device, into: Into) -> int:
 
 @app.command()
 def unmerge(device: Device) -> int:
-    """Take a merge back. Everything is as if it had never been."""
+    """Take a merge back, as if it had never been."""
     from prosa.cli.known_devices import Known
     from prosa.events.home import Home
     from prosa.sync import merging
@@ -159,7 +162,9 @@ def unmerge(device: Device) -> int:
 
 @app.command()
 def revoke(device: Device) -> int:
-    """Take a device's access to the server away. What it sent stays there.
+    """Take a device's access to the server away.
+
+    What it sent stays there. It may log in again if you let it.
 
     Exit status: 4 not logged in, or the server is unreachable.
     """
@@ -169,7 +174,7 @@ def revoke(device: Device) -> int:
     home = Home.of()
     row = Known(home, remote=True).find(device)
     revoke_at_server(home, row.device)
-    return said(f"{row.name} ({row.device}) cannot talk to the server any more. It may log in again if you let it.")
+    return said(f"{row.name} ({row.device}) cannot talk to the server any more.")
 
 
 def append(home: Home, say: Callable[[Log, str], object]) -> None:

@@ -25,7 +25,12 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; append and remove nothing.")] = False,
     limit: Annotated[
         int,
-        typer.Option(metavar="N", help="At most N sessions, the longest untouched first.", callback=not_negative),
+        typer.Option(
+            metavar="N",
+            help="At most N sessions, the longest untouched first (default: all).",
+            show_default=False,
+            callback=not_negative,
+        ),
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a session, then a summary.")] = False,
 ) -> int:

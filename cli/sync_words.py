@@ -72,6 +72,8 @@ def print_summary(
     summary: SyncSummary, counts: dict[str, Counter[str]], options: SyncOptions, changed: int, how: Mode
 ) -> None:
     """What was done, agent by agent; for a pipe on stderr, as its lines are data."""
+    if summary.pruned:
+        hint(f"{count(summary.pruned, 'pruned transcript')} cannot be read again here: only a changed source is.")
     seconds = f"{summary.seconds:.1f} s" if summary.seconds < 60 else duration(summary.seconds)
     if options.dry_run:
         hint(f"{count(changed, 'session')} would change; nothing was appended ({seconds}).")

@@ -16,6 +16,7 @@ PAGES = [
     (), *((name,) for name in COMMANDS), ("log", "show"), ("log", "verify"), ("log", "erase"),
     ("profiles", "list"),    ("profiles", "add"), ("profiles", "set-path"), ("profiles", "remove"),
     ("completion", "show"), ("completion", "install"),
+    ("devices", "list"), ("devices", "rename"), ("devices", "merge"), ("devices", "unmerge"), ("devices", "revoke"),
     ("schedule", "install"), ("schedule", "status"), ("schedule", "uninstall"),
 ]  # fmt: skip
 
