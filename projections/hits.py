@@ -7,8 +7,7 @@ enough.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
@@ -17,8 +16,7 @@ from prosa.projections import grammar
 from prosa.projections.filtering import Condition
 from prosa.projections.queries import SearchPlace
 from prosa.projections.records import ASSISTANT, MASK, SHIFT, TEXTS, THINKING, USER, span
-from prosa.projections.tables import Tables, Value
-from prosa.projections.timeline import cut, order
+from prosa.projections.tables import Tables, Value, value
 
 FEW: Final = 2_000
 """So many hits of a class are read whole (0.4 ms)."""
@@ -29,7 +27,13 @@ KINDS_OF: Final = {3: {USER}, 2: {ASSISTANT}, 1: {THINKING}, 0: EVERY_KIND}
 """Score → kinds of turn that it can be given for."""
 TITLES: Final = 3
 
-ORDERED: Final = "SELECT s.sid, s.last, s.key FROM sessions s WHERE {} ORDER BY s.last DESC NULLS LAST, s.key"
+ORDER: Final = "ORDER BY s.last DESC NULLS LAST, s.key"
+ORDERED: Final = f"SELECT s.sid FROM sessions s WHERE {{}} {ORDER}"
+BEHIND: Final = "(s.last < :last OR s.last IS NULL OR s.last = :last AND s.key > :key)"
+BEHIND_TIMELESS: Final = "(s.last IS NULL AND s.key > :key)"
+"""Sessions that come after a place in that order."""
+AT_END: Final = "SELECT s.sid FROM sessions s WHERE {} AND s.key = :key AND coalesce(s.last, -1) = :last"
+END: Final = "SELECT last, key FROM sessions WHERE sid = :sid"
 IN_CLASS: Final = {
     3: f"t.kind = {USER} AND t.counted <> 0",
     2: f"t.kind = {ASSISTANT} AND t.counted <> 0",
@@ -61,12 +65,12 @@ class Wanted(NamedTuple):
     kinds: Collection[int]
     """Kinds of turn that the filters let through."""
 
-    def filtered(self, score: int) -> str | None:
-        """What rows `f` of full text must be beside holding the words. None: any."""
+    def filtered(self, score: int, of_turn: str = "{}") -> str | None:
+        """What rows `f` of full text must be beside holding the words; None: any. `of_turn` reaches their `turns t`."""
         if self.turns is None:
             return None
         titles = f" OR {self.titles}" if score == TITLES and self.titles else ""
-        return f"({OF_TURN.format(self.turns.sql)}{titles})"
+        return f"({of_turn.format(self.turns.sql)}{titles})"
 
 
 class Place(NamedTuple):
@@ -81,8 +85,15 @@ class Place(NamedTuple):
 class Finder(Protocol):
     """How a back end finds hits. All find the same."""
 
-    def first(self, score: int, sids: Sequence[int], count: int) -> list[Place]:
-        """The newest hit of this class of each session that has one; of so many sessions, the first of these."""
+    def again(self, query: grammar.Query) -> Finder:
+        """The same for other words."""
+
+    def count(self) -> int:
+        """Sessions that the filters let through."""
+
+    def first(self, score: int, among: Condition, found: Collection[int], count: int | None) -> list[Place]:
+        """The newest hit of this class of each session that has one, in order; at most so many, and none of those
+        that have been found."""
 
     def in_session(self, score: int, sid: int) -> list[int]:
         """Every hit of this class, the newest first."""
@@ -94,38 +105,34 @@ Find = Callable[[Tables, Wanted], Finder]
 class Hits:
     """The hits of one query, found as they are needed."""
 
-    def __init__(self, tables: Tables, wanted: Wanted, find: Find) -> None:
-        self._tables, self._wanted, self._find = tables, wanted, find
-        self._finder = find(tables, wanted)
-        self._order = list(tables.execute(ORDERED.format(wanted.sessions.sql), wanted.sessions.values))
+    def __init__(self, tables: Tables, wanted: Wanted, finder: Finder) -> None:
+        self._tables, self._chosen, self._finder = tables, wanted.sessions, finder
         self._scores = [score for score in (3, 2, 1, 0) if not KINDS_OF[score].isdisjoint(wanted.kinds)]
 
     def again(self, query: grammar.Query) -> Hits:
         """The hits of other words in the same sessions."""
         other = copy(self)
-        other._wanted = self._wanted._replace(query=query)
-        other._finder = other._find(self._tables, other._wanted)
+        other._finder = self._finder.again(query)
         return other
 
-    @property
-    def sessions(self) -> int:
-        """How many the filters let through."""
-        return len(self._order)
+    def count(self) -> int:
+        """Sessions that the filters let through."""
+        return self._finder.count()
 
     def best(self, limit: int | None, after: SearchPlace | None = None) -> list[Place]:
         """The best hit of each session, in order; at most so many, and only those after the place."""
         found: list[Place] = []
         better: set[int] = set()
         for score in self._scores:
-            if limit is not None and len(found) == limit:
+            missing = None if limit is None else limit - len(found)
+            if missing == 0:
                 break
-            left = self._passed(score, after)
-            passed, ahead = ([sid for sid, _, _ in part if sid not in better] for part in cut(self._order, left))
-            places = self._first(score, ahead, len(ahead) if limit is None else limit - len(found))
-            if limit is None or len(places) < limit - len(found):
-                better.update(place.sid for place in self._first(score, passed, len(passed)))
+            ahead, passed = self._parts(score, after)
+            places = self._finder.first(score, ahead, better, missing) if ahead else []
             better.update(place.sid for place in places)
             found += places
+            if passed and (missing is None or len(places) < missing):
+                better.update(place.sid for place in self._finder.first(score, passed, better, None))
         return found
 
     def all_of(self, sid: int) -> list[Place]:
@@ -133,30 +140,33 @@ class Hits:
         return [Place(score, sid, hit) for score in self._scores for hit in self._finder.in_session(score, sid)]
 
     def rest_of(self, after: SearchPlace) -> list[Place]:
-        """The hits left of the session that the page before ended in; without other pieces of the turn ended with."""
-        at = self._passed(after.score, after) - 1
-        if at < 0 or self._order[at][2] != after.key:
+        """The hits left of the session that the page before ended in; without other pieces of the turn it ended with.
+
+        None where the session moved in the order since: then its hits are on another page.
+        """
+        chosen = self._chosen.also("TRUE", {"key": after.key, "last": -1 if after.last is None else after.last})
+        sid: int | None = value(self._tables, AT_END.format(chosen.sql), chosen.values)
+        if sid is None:
             return []
-        sid = self._order[at][0]
         end = (after.hit_score, sid << SHIFT | after.hit)
         same = {piece for (piece,) in self._tables.execute(SAME_TURN, {"hit": end[1]})}
         return [place for place in self.all_of(sid) if (place.score, place.id) < end and place.id not in same]
 
     def end(self, place: Place, score: int, *, widened: bool) -> SearchPlace:
         """Where a page ends that ends with this hit; `score` is that of its session's best one."""
-        last, key = next((last, key) for sid, last, key in self._order if sid == place.sid)
+        last, key = next(self._tables.execute(END, {"sid": place.sid}))
         return SearchPlace(score, last, key, widened, place.score, place.id & MASK)
 
-    def _first(self, score: int, sids: Sequence[int], count: int) -> list[Place]:
-        return self._finder.first(score, sids, min(count, len(sids))) if sids else []
-
-    def _passed(self, score: int, after: SearchPlace | None) -> int:
-        """How many sessions of the order pages before this one are done with, in this class."""
+    def _parts(self, score: int, after: SearchPlace | None) -> tuple[Condition | None, Condition | None]:
+        """The sessions whose hits of this class are still to be given, and those that pages before are done with."""
+        chosen = self._chosen
         if after is None or score < after.score:
-            return 0
+            return chosen, None
         if score > after.score:
-            return len(self._order)
-        return bisect_right(self._order, order(after.last, after.key), key=lambda row: order(row[1], row[2]))
+            return None, chosen
+        behind = BEHIND_TIMELESS if after.last is None else BEHIND
+        values = {"last": after.last, "key": after.key}
+        return chosen.also(behind, values), chosen.also(f"NOT {behind}", values)
 
 
 class IndexFinder:
@@ -164,13 +174,21 @@ class IndexFinder:
 
     def __init__(self, tables: Tables, wanted: Wanted) -> None:
         self._tables, self._wanted = tables, wanted
-        self._match = grammar.match(wanted.query)
-        terms = [term for group in (*wanted.query.groups, wanted.query.excluded) for term in group]
-        self._slow = any(term.prefix for term in terms)
-        """Each statement costs as much as reading all hits: FTS5 puts a prefix together anew every time."""
+        self._orders: dict[str, list[int]] = {}
+        self._ask(wanted.query)
 
-    def first(self, score: int, sids: Sequence[int], count: int) -> list[Place]:
-        some = list(self._run(score, FIRST, filtered=False))
+    def again(self, query: grammar.Query) -> IndexFinder:
+        other = copy(self)
+        other._ask(query)
+        return other
+
+    def count(self) -> int:
+        return len(self._order(self._wanted.sessions))
+
+    def first(self, score: int, among: Condition, found: Collection[int], count: int | None) -> list[Place]:
+        sids = [sid for sid in self._order(among) if sid not in found]
+        count = len(sids) if count is None else min(count, len(sids))
+        some = list(self._run(score, FIRST, filtered=False)) if sids else []
         places: list[Place] = []
         if len(some) > FEW and count <= PROBES and not self._slow:
             for sid in islice(sids, PROBES):
@@ -180,11 +198,24 @@ class IndexFinder:
                     return places
             if len(sids) <= PROBES:
                 return places
-        newest = {hit >> SHIFT: hit for (hit,) in self._run(score, RISING)}
+        newest = {hit >> SHIFT: hit for (hit,) in self._run(score, RISING)} if some else {}
         return [Place(score, sid, newest[sid]) for sid in sids if sid in newest][:count]
 
     def in_session(self, score: int, sid: int) -> list[int]:
         return [hit for (hit,) in self._run(score, FALLING, sid)]
+
+    def _ask(self, query: grammar.Query) -> None:
+        self._match = grammar.match(query)
+        terms = [term for group in (*query.groups, query.excluded) for term in group]
+        self._slow = any(term.prefix for term in terms)
+        """Each statement costs as much as reading all hits: FTS5 puts a prefix together anew every time."""
+
+    def _order(self, among: Condition) -> list[int]:
+        found = self._orders.get(among.sql)
+        if found is None:
+            rows = self._tables.execute(ORDERED.format(among.sql), among.values)
+            found = self._orders[among.sql] = [sid for (sid,) in rows]
+        return found
 
     def _run(self, score: int, tail: str, sid: int | None = None, *, filtered: bool = True) -> Iterator[tuple[int]]:
         """Ids of hits of one class, in one session or all."""
@@ -194,7 +225,7 @@ class IndexFinder:
         else:
             values["match"] = self._match
             name, source = "f.rowid", f"{TEXTS[score]} f WHERE {TEXTS[score]} MATCH :match"
-            if filtered and (turns := wanted.filtered(score)):
+            if filtered and (turns := wanted.filtered(score, OF_TURN)):
                 source += f" AND {turns}"
         if wanted.turns:
             values |= wanted.turns.values

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from prosa.events.facts import key_hex
 from prosa.events.log import LogReader
 from prosa.projections import grammar, tokens
-from prosa.projections.filtering import SINCE, UNTIL, Condition, any_kind, any_of, condition, numbers
+from prosa.projections.filtering import Condition, any_kind, any_of, condition, numbers
 from prosa.projections.hits import EVERY_KIND, Find, Hits, Place, Wanted
 from prosa.projections.log_turns import LogTurns
 from prosa.projections.queries import Found, Hit, Search, SearchPage, SearchPlace, Session, cursor, place_of
@@ -37,8 +37,10 @@ AT: Final = "coalesce(t.at, (SELECT started FROM sessions WHERE sid = (t.id >> 2
 ASKED_SINCE: Final = "(coalesce(s.last, s.started) >= :asked_since OR s.inherited <> 0)"
 ASKED_UNTIL: Final = "(coalesce(s.started, s.last) < :asked_until OR s.inherited <> 0)"
 """Sessions that can have such a turn: inherited ones are older than the session."""
-TURN_SINCE: Final = f"{AT} >= :since"
-TURN_UNTIL: Final = f"{AT} < :until"
+TURN_SINCE: Final = f"{AT} >= :turn_since"
+TURN_UNTIL: Final = f"{AT} < :turn_until"
+TITLE_SINCE: Final = "coalesce(s.last, s.started) >= :turn_since"
+TITLE_UNTIL: Final = "coalesce(s.started, s.last) < :turn_until"
 TURN_TOOL: Final = "t.tool IN list(:tools)"
 TURN_MODEL: Final = "t.model IN list(:models)"
 TITLE: Final = f"(f.rowid & {MASK}) = 0 AND EXISTS (SELECT 1 FROM sessions s WHERE s.sid = (f.rowid >> 24){{}})"
@@ -47,10 +49,10 @@ PLACES: Final = """
 SELECT h.value, t.id, t.position, t.number, (SELECT count(*) FROM pieces p WHERE p.turn = t.id AND p.id <= h.value)
 FROM list(:hits) h LEFT JOIN pieces i ON i.id = h.value JOIN turns t ON t.id = coalesce(i.turn, h.value)"""
 ORDINALS: Final = f"""
-SELECT t.id, count(o.id) FROM list(:turns) l JOIN turns t ON t.id = l.value
-LEFT JOIN turns o ON o.id BETWEEN (t.id - (t.id & {MASK})) AND (t.id | {MASK})
-    AND (o.place < t.place OR o.place = t.place AND o.id < t.id)
-GROUP BY t.id"""
+SELECT t.id, (
+    SELECT count(*) FROM turns o WHERE o.id BETWEEN (t.id - (t.id & {MASK})) AND (t.id | {MASK})
+        AND (o.place < t.place OR o.place = t.place AND o.id < t.id))
+FROM list(:turns) l JOIN turns t ON t.id = l.value"""
 READING_ORDER: Final = "SELECT id FROM turns WHERE id BETWEEN :low AND :high ORDER BY place, id"
 FEW_IN_SESSION: Final = 3
 """Up to so many hits in a session, the turns before each are counted; above, all are put in order once."""
@@ -75,7 +77,8 @@ def search(tables: Tables, log: LogReader, sessions: Sessions, find: Find, quest
     if widened:
         query = grammar.widened(query) or query
     limit = question.limit or None
-    hits = Hits(tables, _wanted(tables, query, question), find)
+    wanted = _wanted(tables, query, question)
+    hits = Hits(tables, wanted, find(tables, wanted))
     best = hits.best(limit and limit + 1, after)
     if not best and after is None and (wider := grammar.widened(query)):
         query, hits = wider, hits.again(wider)
@@ -91,7 +94,7 @@ def search(tables: Tables, log: LogReader, sessions: Sessions, find: Find, quest
         found=_found(tables, log, sessions, query, [(place, turn) for place, _, turn in turns]),
         widened=widened,
         more=more,
-        searched=hits.sessions,
+        searched=hits.count(),
         next=cursor(hits.end(*turns[-1][:2], widened=widened)) if more else None,
     )
 
@@ -111,7 +114,7 @@ def _wanted(tables: Tables, query: grammar.Query, question: Search) -> Wanted:
 def _of_turns(tables: Tables, query: grammar.Query) -> tuple[Condition | None, str | None, frozenset[int]]:
     """The condition on turns, the one on titles, and the kinds of turn that can be meant."""
     parts: list[str] = []
-    values: dict[str, Value] = {"since": query.since_us, "until": query.until_us}
+    values: dict[str, Value] = {"turn_since": query.since_us, "turn_until": query.until_us}
     kinds = EVERY_KIND
     for names in (query.kinds, query.roles):
         if names:
@@ -129,7 +132,7 @@ def _of_turns(tables: Tables, query: grammar.Query) -> tuple[Condition | None, s
         parts.append("t.error <> 0")
         kinds &= {TOOL_CALL, TOOL_RESULT}
     titles = not parts
-    times = [(TURN_SINCE, SINCE, query.since_us), (TURN_UNTIL, UNTIL, query.until_us)]
+    times = [(TURN_SINCE, TITLE_SINCE, query.since_us), (TURN_UNTIL, TITLE_UNTIL, query.until_us)]
     parts += [sql for sql, _, at in times if at is not None]
     if not parts:
         return None, None, kinds

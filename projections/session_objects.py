@@ -97,7 +97,7 @@ class _Row(NamedTuple):
 
 SESSIONS = f"""
 SELECT {", ".join(_Row._fields)} FROM sessions WHERE sid IN list(:sids)"""
-ORCHESTRATORS = "SELECT DISTINCT agent, parent FROM sessions WHERE parent IS NOT NULL"
+ORCHESTRATORS = "SELECT DISTINCT agent, parent FROM sessions WHERE parent IS NOT NULL AND parent IN list(:ids)"
 PRUNED = "SELECT session, raw FROM prunes WHERE session IN list(:keys) AND gone <> 0"
 
 
@@ -132,7 +132,7 @@ class Sessions:
         read = [_Row._make(row) for row in self._tables.execute(SESSIONS, {"sids": sids})]
         devices = Devices(self._tables)
         states = self._raw_states(read)
-        parents = set(self._tables.execute(ORCHESTRATORS))
+        parents = set(self._tables.execute(ORCHESTRATORS, {"ids": [row.id for row in read]}))
         found = {row.sid: _session(row, self._now_us, devices, states, (row.agent, row.id) in parents) for row in read}
         return [found[sid] for sid in sids]
 

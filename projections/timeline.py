@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from prosa.projections.filtering import condition
 from prosa.projections.lineage import Member, below, roots
@@ -13,8 +13,6 @@ from prosa.projections.tables import Tables
 MATCHING: Final = """
 SELECT s.sid, s.visible, s.last, s.key, s.agent, s.id, s.scope, s.parent, s.started FROM sessions s WHERE {}
 ORDER BY s.last DESC NULLS LAST, s.key"""
-
-Row = TypeVar("Row")
 
 
 class _Match(NamedTuple):
@@ -43,7 +41,8 @@ def timeline(tables: Tables, sessions: Sessions, question: Timeline) -> Timeline
         children = below(root_of)
     if after is not None:
         listed = [match for match in listed if order(match.last, match.key) > order(after.last, after.key)]
-    listed, rest = cut(listed, question.limit or len(listed))
+    rest = listed[question.limit :] if question.limit else []
+    listed = listed[: question.limit or None]
     return TimelinePage(
         sessions=sessions.of([match.sid for match in listed]),
         subagents={match.key: children[match.key] for match in listed if match.key in children},
@@ -56,8 +55,3 @@ def timeline(tables: Tables, sessions: Sessions, question: Timeline) -> Timeline
 def order(last: int | None, key: str) -> tuple[bool, int, bytes]:
     """What the timeline is sorted by: newest first, unknown last, then the key's bytes."""
     return last is None, -(last or 0), key.encode()
-
-
-def cut(rows: list[Row], at: int) -> tuple[list[Row], list[Row]]:
-    """Those before and those behind."""
-    return rows[:at], rows[at:]
