@@ -70,7 +70,8 @@ def log_in(home: Home, server: str, device: Device, *, browser: bool) -> Auth:
     opens = browser and has_display()
     with begin(server, device, loopback=opens) as begun:
         auth = by_browser(begun) if opens else by_code(begun)
-    revoked = keep(home, auth, device)
+        revoked = keep(home, auth, device)
+        begun.done()
     owner = f" as {auth.owner}" if auth.owner else ""
     say(f"Logged in to {server}{owner}; this machine is {device.hostname} ({device.id[:8]}).", "green")
     if auth.expires_at_us:
@@ -92,7 +93,7 @@ def by_browser(begun: Login) -> Auth:
     else:
         say("Open this address in a browser on this machine:")
     say(begun.authorize_url, "bold")
-    hint("Waiting for the answer (Ctrl-C gives up; on a machine without a browser: prosa login --no-browser)")
+    hint("Waiting for the answer (Ctrl-C gives up). No browser? prosa login --no-browser")
     return begun.wait()
 
 

@@ -66,14 +66,14 @@ class Login:
             raise LoginFailed("No answer came within 15 minutes.", "Nothing was changed.", "Try again: prosa login")
         if answer.code is None:
             self._listener.show("denied")
-            raise LoginFailed(f"The login was refused: {answer.error}.", "Nothing was changed.")
-        try:
-            auth = self.finish(answer.code)
-        except BaseException:
-            self._listener.show("failed")
-            raise
-        self._listener.show("done")
-        return auth
+            why = "" if answer.error == "access_denied" else f": {answer.error}"
+            raise LoginFailed(f"The login was refused{why}.", "Nothing was changed.")
+        return self.finish(answer.code)
+
+    def done(self) -> None:
+        """The login is kept: the browser that waits is told so. It is told of a failure where this is not said."""
+        if self._listener:
+            self._listener.show("done")
 
     def finish(self, code: str) -> Auth:
         """Exchange the code for a token. A code is taken once."""
@@ -145,7 +145,11 @@ def keep(home: Home, auth: Auth, device: Device) -> bool:
     """Write the login down in place of an earlier one, whose token is revoked; False where its server did not say
     that it is."""
     before = before_this(home)
-    auth_file.write(home, auth)
+    try:
+        auth_file.write(home, auth)
+    except OSError:
+        revoke(auth, device)  # nobody would have it
+        raise
     _say(home, device, LoginCompleted(server=auth.server, device=auth.device))
     return before is None or before.token == auth.token or revoke(before, device)
 

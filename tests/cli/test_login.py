@@ -177,7 +177,7 @@ def test_refused_by_the_owner(served: Served, owner: Owner, here: Home, opened: 
     with running("login", "--server", served.url) as prosa:
         page = httpx.get(owner.decide(eventually(opened), "refuse").headers["location"], trust_env=False)
         code, said = prosa.end()
-    assert (code, "The login was refused: access_denied." in said) == (4, True)
+    assert (code, "The login was refused.\nNothing was changed.\n" in said) == (4, True)
     assert "The login was refused" in page.text
     assert auth_file.read(here) is None
 
@@ -213,6 +213,21 @@ def wait_end(prosa: Prosa) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def test_the_browser_is_not_told_of_a_login_that_could_not_be_kept(
+    served: Served, owner: Owner, here: Home, opened: Path
+) -> None:
+    valid = "SELECT count(*) FROM tokens WHERE revoked_at_us IS NULL"
+    before = served.run(lambda server: server.pool.fetchval(valid))
+    with running("login", "--server", served.url) as prosa:
+        back = owner.decide(eventually(opened), "approve").headers["location"]
+        (here.config / "auth.json.new").mkdir(parents=True)  # in the way of the file
+        page = httpx.get(back, trust_env=False)
+        assert prosa.end()[0] == 1
+    assert (page.status_code, "did not work" in page.text) == (502, True)
+    assert auth_file.read(here) is None
+    assert served.run(lambda server: server.pool.fetchval(valid)) == before, "nobody has that token"
 
 
 def test_a_machine_without_a_display_asks_for_the_code(served: Served, owner: Owner, here: Home) -> None:
