@@ -79,8 +79,8 @@ async def _merge_self(call: Call) -> Done:
         same = (await aliases(connection, server.owner)).canonical
         if device is None or call.caller.device is None or same(call.caller.device) != same(device.device):
             raise Refused("other_device", f"The token that asks is not one of {question.device[:64]}'s.")
-        machines = {device.machine, question.machine, *([into.machine] if into and into.machine else [])}
-        if machines != {device.machine} or not device.machine:
+        machines = {device.machine, question.machine, into.machine if into else question.machine}
+        if len(machines) > 1 or not device.machine:
             raise _not_one(question, "they have not the same machine id")
         if await connection.fetchval(WAS_TAKEN_BACK, server.owner, question.device, question.into):
             raise _not_one(question, "that merge was taken back")

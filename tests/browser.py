@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from html import unescape
 from html.parser import HTMLParser
 from typing import Any
@@ -12,7 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
+from prosa.events.clock import now_us
 from prosa.events.messages import LoginQuestion
+from prosa.server.app import create_app, open_server
+from prosa.server.settings import Settings
+from prosa.server.state import Clock, Server
 
 
 class Browser:
@@ -35,6 +41,17 @@ class Browser:
     async def decide(self, request: str, decision: str = "approve") -> httpx.Response:
         page = await self.open("/authorize", params={"request": request})
         return await self.send("/authorize", {**fields(page), "decision": decision})
+
+
+@asynccontextmanager
+async def browsing(
+    settings: Settings, *, clock: Clock = now_us, address: str = "127.0.0.1"
+) -> AsyncIterator[tuple[Server, Browser]]:
+    """A server with these settings, and a browser at an address."""
+    async with open_server(settings, clock=clock, working=False) as server:
+        transport = httpx.ASGITransport(create_app(server), client=(address, 4000))
+        async with httpx.AsyncClient(transport=transport, base_url=settings.public_url) as client:
+            yield server, Browser(client)
 
 
 def fields(page: httpx.Response) -> dict[str, str]:

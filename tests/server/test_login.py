@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from browser import Browser, Pkce, query, shown_code
+from browser import Browser, Pkce, browsing, query, shown_code
 
 from prosa.events.messages import LoginBegun, LoginDone
-from prosa.server.app import create_app, open_server
 from prosa.server.login import LOGIN_US
 from prosa.server.settings import Settings
 from prosa.server.state import Server
@@ -178,17 +177,15 @@ async def test_every_refusal_of_an_exchange_has_the_same_words(browser: Browser)
 
 async def test_a_login_expires_after_a_quarter_of_an_hour(settings: Settings) -> None:
     now = 1_800_000_000_000_000
-    async with open_server(settings, clock=lambda: now, working=False) as server:
-        transport = httpx.ASGITransport(create_app(server))
-        async with httpx.AsyncClient(transport=transport, base_url=settings.public_url) as client:
-            browser, pkce = Browser(client), Pkce()
-            request, code = await approved(browser, pkce)
-            waiting = await begin(client, Pkce(), redirect_uri=BACK)
-            now += LOGIN_US
-            assert (await exchange(client, request, code, pkce, BACK)).status_code == 403
-            assert (await browser.open("/authorize", params={"request": waiting.request})).status_code == 404
-            await begin(client, Pkce(), redirect_uri=BACK)
-            assert await count(server, "logins") == 1  # what expired is gone
+    async with browsing(settings, clock=lambda: now) as (server, browser):
+        pkce = Pkce()
+        request, code = await approved(browser, pkce)
+        waiting = await begin(browser.client, Pkce(), redirect_uri=BACK)
+        now += LOGIN_US
+        assert (await exchange(browser.client, request, code, pkce, BACK)).status_code == 403
+        assert (await browser.open("/authorize", params={"request": waiting.request})).status_code == 404
+        await begin(browser.client, Pkce(), redirect_uri=BACK)
+        assert await count(server, "logins") == 1  # what expired is gone
 
 
 @pytest.mark.parametrize(
@@ -237,27 +234,21 @@ async def test_a_verifier_in_the_place_of_the_state_or_the_challenge_is_no_login
 
 async def test_who_is_no_owner_any_more_lets_nobody_in(settings: Settings) -> None:
     pkce = Pkce()
-    async with open_server(settings, working=False) as server:
-        transport = httpx.ASGITransport(create_app(server))
-        async with httpx.AsyncClient(transport=transport, base_url=settings.public_url) as client:
-            request, code = await approved(Browser(client), pkce)
+    async with browsing(settings) as (_, browser):
+        request, code = await approved(browser, pkce)
     settings = msgspec.structs.replace(settings, owner_emails=("new@example.org",))
-    async with open_server(settings, working=False) as server:
-        transport = httpx.ASGITransport(create_app(server))
-        async with httpx.AsyncClient(transport=transport, base_url=settings.public_url) as client:
-            assert (await exchange(client, request, code, pkce, BACK)).status_code == 403
+    async with browsing(settings) as (_, browser):
+        assert (await exchange(browser.client, request, code, pkce, BACK)).status_code == 403
 
 
 async def test_who_tries_too_often_is_told_to_wait(settings: Settings) -> None:
     now = 1_800_000_000_000_000
-    async with open_server(settings, clock=lambda: now, working=False) as server:
-        transport = httpx.ASGITransport(create_app(server))
-        async with httpx.AsyncClient(transport=transport, base_url=settings.public_url) as client:
-            answers = [await exchange(client, "r" * 43, "c" * 43, Pkce(), None) for _ in range(61)]
-            assert [answer.status_code for answer in answers] == [403] * 60 + [429]
-            assert answers[-1].headers["retry-after"] == "61"
-            now += 61_000_000
-            assert (await exchange(client, "r" * 43, "c" * 43, Pkce(), None)).status_code == 403
+    async with browsing(settings, clock=lambda: now) as (_, browser):
+        answers = [await exchange(browser.client, "r" * 43, "c" * 43, Pkce(), None) for _ in range(61)]
+        assert [answer.status_code for answer in answers] == [403] * 60 + [429]
+        assert answers[-1].headers["retry-after"] == "61"
+        now += 61_000_000
+        assert (await exchange(browser.client, "r" * 43, "c" * 43, Pkce(), None)).status_code == 403
 
 
 async def test_no_secret_is_in_the_log(
