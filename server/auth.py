@@ -18,7 +18,9 @@ from prosa.server.endpoints import Caller, Refused
 from prosa.server.state import Server
 
 MERGE_SELF: Final = "/v1/devices/merge-self"
-"""Where a machine says that its fingerprint changed: the one request that may come under another than its token's."""
+LOGOUT: Final = "/v1/logout"
+UNBOUND: Final = frozenset({MERGE_SELF, LOGOUT})
+"""Asked under any fingerprint: to say that this machine's has changed, and to revoke the token itself."""
 
 
 async def authenticate(server: Server, request: Request) -> Caller:
@@ -54,7 +56,7 @@ async def _device(server: Server, request: Request, issued_to: str) -> str:
     asking = request.headers.get(DEVICE_HEADER, "")
     if asking == issued_to:
         return asking
-    if request.url.path == MERGE_SELF:
+    if request.url.path in UNBOUND:
         return issued_to
     if not asking:
         raise Refused("other_device", f"A device's token comes with the header {DEVICE_HEADER}.", "Nothing was done.")

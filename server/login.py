@@ -20,6 +20,7 @@ from prosa import __version__
 from prosa.events.catalogue import LoginApproved
 from prosa.events.messages import Done, LoginBegun, LoginDone, LoginExchange, LoginQuestion, WhoAmI
 from prosa.server import tokens
+from prosa.server.auth import LOGOUT
 from prosa.server.endpoints import Call, Endpoint, Refused
 from prosa.server.entries import PUT_ENTRY, aliases
 from prosa.server.log import append_own_in
@@ -239,6 +240,6 @@ ENDPOINTS: Final = (
         "POST", "/v1/login/exchange", "public", _exchange, "A token for an approved login", LoginDone,
         question=LoginExchange,
     ),
-    Endpoint("POST", "/v1/logout", "device", _logout, "Revoke the token that asks", Done),
+    Endpoint("POST", LOGOUT, "device", _logout, "Revoke the token that asks", Done),
     Endpoint("GET", "/v1/whoami", "reports", _whoami, "Who asks", WhoAmI),
 )  # fmt: skip
