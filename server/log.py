@@ -23,6 +23,8 @@ from prosa.server.endpoints import Caller, Refused
 from prosa.server.state import Connection, Server
 from prosa.server.wakeups import CHANNEL
 
+INLINE_BYTES: Final = 256 * 1024
+
 LOCK_HEAD: Final = "SELECT position FROM log_head WHERE owner = $1 FOR UPDATE"
 SET_HEAD: Final = "UPDATE log_head SET position = $2 WHERE owner = $1"
 ORIGIN: Final = "SELECT number, device, position, hash FROM origins WHERE owner = $1 AND origin = $2"
@@ -57,9 +59,9 @@ async def append_pushed(server: Server, caller: Caller, batch: PushBatch) -> Rec
     Raises Refused: `invalid`; `other_device` for another's origin; `forked` where the server has other events at
     these positions; `conflict` where it has not what `expect` names (it lost data, or another process was faster).
     """
-    name = await asyncio.to_thread(batches.check, batch)
+    name = await _check(batch)
     allowed = await _devices(server, caller, name)
-    async with server.pool.acquire() as connection, connection.transaction():
+    async with server.appending, server.pool.acquire() as connection, connection.transaction():
         position = await connection.fetchval(LOCK_HEAD, server.owner)
         origin = await _origin(connection, server, name)
         if origin is not None and origin.device not in allowed:
@@ -86,6 +88,15 @@ async def append_pushed(server: Server, caller: Caller, batch: PushBatch) -> Rec
         return Receipt(batch.expect, 0, 0)
     last = batch.events[-1]
     return Receipt(Head(last.origin_position, last.hash), places[0], places[-1], erased)
+
+
+async def _check(batch: PushBatch) -> bytes:
+    """In a thread where there is much to decompress and hash, which lets others run. Elsewhere that thread would only
+    take turns with the transaction of another batch, and keep its lock held: 2,300 events a second instead of 9,000.
+    """
+    if sum(len(event.body or b"") for event in batch.events) > INLINE_BYTES:
+        return await asyncio.to_thread(batches.check, batch)
+    return batches.check(batch)
 
 
 async def append_own(server: Server, stream: str, event: Event) -> Recorded:

@@ -42,6 +42,8 @@ class Server:
         self.owner = OWNER
         self.login_limit = Limit(60)
         self.metrics, self.hub = Metrics(), Hub()
+        self.appending = asyncio.Lock()
+        """Held by one append of this process at a time: the others wait here, without a connection."""
         self.asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     @property
