@@ -87,6 +87,7 @@ class _Push:
     def run(self, heads: AskHeads | None) -> Iterator[PushItem | PushSummary]:
         started = time.monotonic()
         summary = self._summary
+        self._log.locate()
         try:
             yield from self._rounds(heads)
         except ProsaError as why:
@@ -289,6 +290,6 @@ class _Push:
 
     def _here(self, *, lost: bool) -> list[Unsent]:
         """Raw that no receipt says the server holds and whose file is here; `lost`: no receipt counts."""
-        with closing(open_index(self._home.index, read_only=True)) as index:
+        with closing(open_index(self._home.index)) as index:
             found = unconfirmed(index, self._receipts.server, lost=lost)
         return [raw for raw in found if self._store.has(raw.sha256)]
