@@ -5,6 +5,7 @@ Copies are taken session by session, and sessions that name the same bytes toget
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from hashlib import sha256
@@ -142,15 +143,21 @@ def freed_by(store: RawStore, group: Group) -> dict[Copy, int]:
     return freed
 
 
+def _names(store: RawStore) -> set[str]:
+    """Every raw that has a file, without looking at it."""
+    return {path.name.removesuffix(".zst") for folder in store.folder.glob("??") for path in os.scandir(folder)}
+
+
 class _Copies:
     """Every copy that was not pruned, and the sessions that are ready to be."""
 
     def __init__(self, index: Database, store: RawStore, server: str, rule: Rule) -> None:
         self._store = store
-        self._here = {raw for raw, _ in store.files()}
+        self._here = _names(store)
         self._size: dict[str, dict[str, int]] = defaultdict(dict)
         self._extends: dict[str, dict[str, str]] = defaultdict(dict)
         self._current: dict[str, str] = {}
+        self._worked_out: dict[str, tuple[list[str], set[str]]] = {}
         self._confirmed: set[tuple[str, str]] = set()
         self._holders: dict[str, set[str]] = defaultdict(set)
         for session, raw, size, extends, confirmed in index.execute(COPIES, {"server": server}):
@@ -211,16 +218,23 @@ class _Copies:
         return None
 
     def _pruned(self, session: str) -> list[str]:
-        return [raw for raw in self._tops(session) if (session, raw) in self._confirmed and raw in self._here]
+        return self._going(session)[0]
 
     def _released(self, session: str) -> set[str]:
         """The session's raws that nothing of it needs once it is pruned."""
-        released: set[str] = set()
-        for raw in self._pruned(session):
-            while raw and raw not in released:
-                released.add(raw)
-                raw = self._extends[session].get(raw, "")
-        return released - (set(self._tops(session)) - set(self._pruned(session)))
+        return self._going(session)[1]
+
+    def _going(self, session: str) -> tuple[list[str], set[str]]:
+        if session not in self._worked_out:
+            tops = self._tops(session)
+            pruned = [raw for raw in tops if (session, raw) in self._confirmed and raw in self._here]
+            released: set[str] = set()
+            for raw in pruned:
+                while raw and raw not in released:
+                    released.add(raw)
+                    raw = self._extends[session].get(raw, "")
+            self._worked_out[session] = pruned, released - (set(tops) - set(pruned))
+        return self._worked_out[session]
 
     def group(self, sessions: list[str]) -> Group:
         copies = [Copy(key, raw, self._size[key][raw]) for key in sessions for raw in sorted(self._pruned(key))]

@@ -14,6 +14,7 @@ from store import A, B, Store, claude_lines
 
 from prosa.events.device import Device
 from prosa.events.messages import Devices
+from prosa.events.raw import RawStore
 from prosa.server import tokens
 from prosa.sync.http import Connection
 
@@ -104,6 +105,29 @@ def test_storage_log_why_and_doctor_say_what_was_pruned(prosa: Prosa, pushed: St
     assert "older than 30d: 2 sessions" in prosa("log", "--type", "prune_planned").out
     assert prosa("log", "verify", "--deep").code == 0
     assert "2 pruned" in prosa("doctor").out
+
+
+def test_a_file_that_outlived_its_event_is_named_until_it_is_removed(
+    prosa: Prosa, pushed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(RawStore, "remove", raising(PermissionError(13, "Permission denied")))
+        ran = prosa("prune", "--json")
+    assert (ran.code, [row["status"] for row in ran.rows]) == (1, ["failed", "failed", "partial"])
+    assert "2 pruned, 2 of them still here" in prosa("doctor").out
+    found = prosa("log", "verify", "--deep")
+    assert (found.code, found.out.count("still here")) == (1, 2)
+    assert prosa("prune", "--json").rows[-1]["leftovers"] == 2
+    assert "2 pruned" in (said := prosa("doctor").out)
+    assert "still here" not in said
+    assert prosa("log", "verify", "--deep").code == 0
+
+
+def raising(error: OSError) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from store import A, B, Store, claude_lines
+from test_interleaving import merged
 
 from prosa.events.catalogue import SessionPruned
-from prosa.events.log import Draft
+from prosa.events.log import Draft, Log
 from prosa.events.raw import RawStore
 from prosa.events.verify import copies, leftovers, verify_raws
 from prosa.ingest import importing
 from prosa.ingest.claude_code import importer as claude_code
 from prosa.ingest.report import SyncOptions
+from prosa.projections.building import build
 
 LINES = claude_lines(A, 4)
 
@@ -162,3 +165,23 @@ def test_bytes_that_another_session_names_too_stay(store: Store) -> None:
     assert faults(store) == []
     store.sync(SyncOptions(verify=True))
     assert here(store) == [raw]
+
+
+@pytest.mark.parametrize("order", [[], [1, 0] * 30, [1] * 30], ids=["one first", "in turn", "the other first"])
+def test_prunes_of_two_machines_say_the_same_in_any_order(tmp_path: Path, order: list[int]) -> None:
+    """Both have the session; both prune it, and on one its source changes then."""
+    one, two = Store(tmp_path / "one"), Store(tmp_path / "two")
+    for store in (one, two):
+        store.write(A, b"".join(LINES[:6]))
+        store.sync()
+        pruned(store)
+    one.write(A, b"".join(LINES))
+    one.sync()
+    found = []
+    for number, interleaved in enumerate(([], order)):
+        with Log(merged([one.home.log, two.home.log], interleaved, tmp_path / f"{number}.db")) as log:
+            building, digest = build(tmp_path / f"index{number}", log, {})
+            found.append((digest.tables["prunes"], building.db.execute("SELECT raw, gone FROM prunes").fetchall()))
+            building.discard()
+    assert found[0] == found[1]
+    assert sorted(gone for _, gone in found[0][1]) == [0, 1]
