@@ -92,7 +92,7 @@ class _Push:
             yield from self._rounds(heads)
         except ProsaError as why:
             summary.status = "offline" if why.exit_code == UNREACHABLE else "partial"
-            summary.refused += not isinstance(why, Unreachable | NotLoggedIn | LockedError)
+            summary.refused += why.exit_code not in (UNREACHABLE, LockedError.exit_code)
             summary.reason, summary.next_step = why.what, why.next_step or None
         finally:
             self._say_acknowledged()
