@@ -29,6 +29,9 @@ SAID: Final = """
 SELECT position, origin, origin_position, id, stream, stream_version, type, version, at_us, body_hash, hash, salt, body
 FROM events WHERE owner = $1 AND stream = $2 AND type = $3 ORDER BY position DESC"""
 MERGE: Final = "SELECT device, into_device, reverted_at_us FROM device_merges WHERE owner = $1 AND id = $2"
+SAME_PAIR: Final = """
+SELECT id FROM device_merges
+WHERE owner = $1 AND device = $2 AND into_device = $3 AND reverted_at_us IS NULL ORDER BY id"""
 WAS_TAKEN_BACK: Final = """
 SELECT EXISTS (
     SELECT FROM device_merges
@@ -100,6 +103,7 @@ def _not_one(question: SelfMerge, why: str) -> Refused:
 
 
 async def _unmerge(call: Call) -> Done:
+    """Of these two entries: the machine may have said the same merge, and then both are taken back."""
     server, merge = call.server, call.question.merge
     async with server.pool.acquire() as connection, connection.transaction():
         await _locked(connection, server)
@@ -112,8 +116,10 @@ async def _unmerge(call: Call) -> Done:
             )
             if before is not None:
                 return before
-        event = DeviceMergeReverted(merge=merge, by=call.caller.by)
-        return await _say(connection, server, row["device"], event)
+        done = await _say(connection, server, row["device"], DeviceMergeReverted(merge=merge, by=call.caller.by))
+        for other in await connection.fetch(SAME_PAIR, server.owner, row["device"], row["into_device"]):
+            await _say(connection, server, row["device"], DeviceMergeReverted(merge=other["id"], by=call.caller.by))
+        return done
 
 
 async def _revoke(call: Call) -> Done:

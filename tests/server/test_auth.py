@@ -408,7 +408,8 @@ async def test_secrets_are_compared_in_a_time_that_tells_nothing(
     token, _ = await tokens.issue(server, "reports", by="admin")
     for shown in (token, token[:-1] + "x", "not the admin's"):
         compared.clear()
-        await browser.open("/v1/whoami", headers={"Authorization": f"Bearer {shown}"})
+        answer = await browser.open("/v1/whoami", headers={"Authorization": f"Bearer {shown}"})
+        assert answer.status_code == (200 if shown == token else 401)
         assert len(compared) == (2 if shown.startswith("prosa_") else 1)
     pkce = Pkce()
     request = await _begun(browser, pkce, redirect_uri="http://127.0.0.1:45678/callback")

@@ -330,6 +330,19 @@ async def test_a_device_that_takes_its_merge_back_takes_the_servers_with_it(
     assert positions == list(range(1, len(positions) + 1))
 
 
+async def test_the_owner_takes_back_what_both_sides_merged(
+    server: Server, client: httpx.AsyncClient, a_device: Any, admin: dict[str, str], three: None, tmp_path: Any
+) -> None:
+    headers = {**await a_device(A), "Prosa-Device": B}
+    await change(client, headers, "merge-self", device=A, into=B, hostname="studio-2", machine=MACHINE)
+    with Log(tmp_path / "log.db", create=True) as log:
+        log.append([Draft(f"device-{A}", 0, c.DeviceMerged(device=A, into=B, evidence=SAME_MACHINE, by=B))])
+        await push(server, B, log)
+    await change(client, admin, "unmerge", merge=(await rows(client, admin))[A]["merge"])
+    assert (await rows(client, admin))[A]["merged_into"] is None
+    assert await said(server, "device_merge_reverted") == 2
+
+
 async def test_in_whatever_order_names_and_reverts_arrive_they_end_the_same(server: Server, tmp_path: Any) -> None:
     async def ends(order: tuple[int, ...]) -> tuple[str, str]:
         await server.pool.execute("DELETE FROM device_entries")
