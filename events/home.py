@@ -44,8 +44,9 @@ class Home:
 
 def private_folder(path: Path) -> Path:
     """Make a folder and its missing parents, 0700; an existing one that others can read is closed to them."""
-    if not path.is_dir():
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)  # with parents=True those would be as the umask says
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
     return path
