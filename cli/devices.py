@@ -91,10 +91,10 @@ def table_of(found: Sequence[Entry], here: str) -> tuple[list[Column], list[list
         last = row.last_activity_at[:16].replace("T", " ") if row.last_activity_at else UNKNOWN
         return ["  " + name if row.merged_into else name, row.device, f"{row.sessions:,}", last, ", ".join(notes)]
 
-    merged = [row for row in found if row.merged_into]
+    listed = {row.device for row in found if not row.merged_into}
     ordered = [
-        row for shown in found if not shown.merged_into
-        for row in (shown, *(other for other in merged if other.merged_into == shown.device))
+        row for shown in found if shown.merged_into not in listed
+        for row in (shown, *(other for other in found if other.merged_into == shown.device))
     ]  # fmt: skip
     heads = [Column("name"), Column("device"), Column("sessions", True), Column("last activity (UTC)"), Column("")]
     return heads, [text(row) for row in ordered]
