@@ -53,7 +53,7 @@ class Pushing:
         asked, self._asked = self._asked, None
         here = identify()
         with Log(self._home.log, machine=here.machine_hash) as log, closing(self._connection):
-            with closing(open_index(self._home.index, read_only=True)) as db:
+            with closing(open_index(self._home.index)) as db:
                 merged = merge_self(log, db, here)
             for device in merged:
                 yield PushItem(what="device", id=device, status="merged", reason=SAME_MACHINE)
@@ -82,7 +82,7 @@ class Pushing:
         from prosa.sync.candidates import advisory
         from prosa.sync.report import Prunable
 
-        with closing(open_index(self._home.index, read_only=True)) as db:
+        with closing(open_index(self._home.index)) as db:
             found = advisory(db, self._connection.server_id, now_us())
         return Prunable(sessions=found.sessions, bytes=found.bytes) if found.sessions else None
 

@@ -111,8 +111,8 @@ class RawStore:
         with before.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # two sources may continue the same raw at once
             found = os.fstat(file.fileno())
-            if found.st_size > old.stored and found.st_nlink > 1:
-                return None  # another session's raw goes on behind this end
+            if found.st_size > old.stored and (found.st_nlink > 1 or not _ends_at(file, old)):
+                return None  # another session's raw goes on behind this end, or it was compressed anew
             file.truncate(old.stored)
             file.seek(old.stored)
             _write_frame(file, tail, size - old.size)
@@ -188,6 +188,22 @@ class RawStore:
         private_folder(path.parent)
         written.replace(path)
         sync_folder(path.parent)
+
+
+def _ends_at(file: IO[bytes], old: Stored) -> bool:
+    """Whether the first stored bytes of the file are the whole raw and nothing else."""
+    decompress = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj(read_across_frames=True)
+    found, size, left = sha256(), 0, old.stored
+    file.seek(0)
+    try:
+        while left and (piece := file.read(min(PIECE, left))):
+            left -= len(piece)
+            plain = decompress.decompress(piece)
+            size += len(plain)
+            found.update(plain)
+    except zstandard.ZstdError:
+        return False
+    return size == old.size and found.hexdigest() == old.sha256
 
 
 def _compressor(size_hint: int) -> zstandard.ZstdCompressor:

@@ -173,6 +173,7 @@ class Importing:
         hash_at: Callable[[int], str | None] = lambda size: sha256(data[:size]).hexdigest()  # noqa: E731
         base, same = self._place(raw, history, digest, len(data), hash_at)
         if same is not None:
+            self._bring_back(history, digest, len(data), iter((data,)))
             yield _Done(key, "unchanged", digest, len(data), same or None)
             return
         fold: Fold = module.fold(raw.identity)
@@ -196,6 +197,7 @@ class Importing:
 
         base, same = self._place(raw, history, digest, size, hash_at)
         if same is not None:
+            self._bring_back(history, digest, size, checked(between(raw, 0, size), sha256(), digest))
             yield _Done(key, "unchanged", digest, size, same or None)
             return
         old = history.raws[base.raw] if base else None
@@ -255,6 +257,25 @@ class Importing:
         if (saved.parser, saved.origin, saved.stream_version, saved.raw) != now:
             return module.fold(raw.identity), 0, False
         return module.fold(raw.identity, saved.state), history.raws[base.raw].size, True
+
+    def _bring_back(self, history: History, digest: str, size: int, pieces: Iterator[bytes]) -> None:
+        """Preserve again what is missing in the store, unless a longer copy has it or it was pruned."""
+        continued_by = {known.extends for known in history.raws.values()}
+        if (
+            digest not in history.raws
+            or digest in continued_by
+            or self._store.has(digest)
+            or history.was_pruned(digest)
+        ):
+            return
+        writer = self._store.writer(size)
+        try:
+            for piece in pieces:
+                writer.write(piece)
+            self._store.keep(writer)
+        except BaseException:
+            writer.discard()
+            raise
 
     def _preserve(self, history: History, digest: str, data: bytes) -> Stored:
         old = history.raws.get(digest)

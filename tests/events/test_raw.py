@@ -100,3 +100,11 @@ def test_a_half_written_file_is_swept(store: RawStore) -> None:
     writer.close()
     assert list(store.files()) == []
     assert store.sweep() == 1
+
+
+def test_a_copy_that_was_compressed_anew_is_not_cut_where_the_old_one_ended(store: RawStore) -> None:
+    data = bytes(range(256)) * 20
+    kept = keep(store, data)
+    shorter = kept._replace(stored=kept.stored - 5)
+    assert store.extend(shorter, [b"more"], sha256(data + b"more").hexdigest(), len(data) + 4) is None
+    assert store.verify(kept.sha256, kept.size)
