@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import secrets
@@ -52,6 +53,11 @@ async def browsing(
         transport = httpx.ASGITransport(create_app(server), client=(address, 4000))
         async with httpx.AsyncClient(transport=transport, base_url=settings.public_url) as client:
             yield server, Browser(client)
+
+
+async def many_connections(server: Server) -> None:
+    """Open what the pool has room for, so that calls that are made at once also meet."""
+    await asyncio.gather(*(server.pool.execute("SELECT pg_sleep(0.2)") for _ in range(12)))
 
 
 def fields(page: httpx.Response) -> dict[str, str]:

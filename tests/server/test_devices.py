@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from browser import Browser, Pkce, browsing, shown_code
+from browser import Browser, Pkce, browsing, many_connections, shown_code
 
 from prosa.events import catalogue as c
 from prosa.events import codec
@@ -125,6 +125,7 @@ async def test_what_cannot_be_merged_changes_nothing(
 async def test_two_who_merge_at_once_say_it_once(
     server: Server, client: httpx.AsyncClient, admin: dict[str, str], three: None
 ) -> None:
+    await many_connections(server)
     done = await asyncio.gather(*(change(client, admin, "merge", device=A, into=C) for _ in range(6)))
     assert all(each == done[0] for each in done)
     assert await said(server, "device_merged") == 1

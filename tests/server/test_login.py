@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from browser import Browser, Pkce, browsing, query, shown_code
+from browser import Browser, Pkce, browsing, many_connections, query, shown_code
 
 from prosa.events.messages import LoginBegun, LoginDone
 from prosa.server.login import LOGIN_US
@@ -143,6 +143,7 @@ async def test_a_code_is_taken_once(server: Server, browser: Browser) -> None:
 async def test_of_many_who_bring_one_code_at_once_one_gets_a_token(server: Server, browser: Browser) -> None:
     pkce = Pkce()
     request, code = await approved(browser, pkce)
+    await many_connections(server)
     answers = await asyncio.gather(*(exchange(browser.client, request, code, pkce, BACK) for _ in range(8)))
     assert sorted(answer.status_code for answer in answers) == [200] + [403] * 7
     assert await count(server, "tokens") == 1
