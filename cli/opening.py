@@ -65,8 +65,19 @@ def open_log_to_append(home: Home) -> Iterator[Log]:
 
 @contextmanager
 def open_backend(home: Home, *, remote: bool = False) -> Iterator[Backend]:
-    """The queries over this device's log, or the server's over the logs of all devices."""
-    with open_remote(home) if remote else open_local(home) as backend:
+    """The queries over this device's log, or the server's over the logs of all devices.
+
+    Either says on stderr how far its tables are behind.
+    """
+    if not remote:
+        with open_local(home) as local:
+            yield local
+        return
+    from prosa.cli.terminal import hint
+
+    with open_remote(home) as backend:
+        if behind := backend.behind():
+            hint(f"The server's tables are {behind:,} events behind its log: it is at work on them.")
         yield backend
 
 

@@ -118,5 +118,5 @@ async def _origins(conn: Connection, server: Server) -> dict[int, str]:
 async def _check_types(server: Server, types: list[str] | None) -> None:
     known = {event.TYPE for event in EVENTS}
     for name in sorted(set(types or ()) - known):
-        if not await server.pool.fetchval(HAS_TYPE, server.owner, name):
+        if "\0" in name or not await server.pool.fetchval(HAS_TYPE, server.owner, name):
             raise UsageError(f"There is no event type {name!r}.", "", f"Types: {', '.join(sorted(known))}.")

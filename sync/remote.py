@@ -13,6 +13,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from prosa.events.errors import ConflictError, DamageError, UsageError
+from prosa.events.messages import Heads
 from prosa.projections.asking import (
     UNIQUE_BYTES,
     LogPage,
@@ -55,6 +56,11 @@ class RemoteBackend:
         self._connection = connection
         # behind TLS a kept connection saves two round trips a question, more than its client takes to load
         self._asking = connection.get if connection.server.startswith("https:") else connection.ask
+
+    def behind(self) -> int:
+        """Events of the server's log that are not in its tables yet."""
+        heads = self._ask("/v1/heads", Heads)
+        return max(0, heads.position - heads.projected)
 
     def timeline(self, question: Timeline) -> TimelinePage:
         """All of it, in as many pages as that takes; the counts are those of the last one."""
