@@ -28,7 +28,7 @@ PAGE: Final = f"""
 SELECT {COLUMNS} FROM (
     SELECT *, sum(coalesce(length(body), 0)) OVER (ORDER BY position) - coalesce(length(body), 0) AS before FROM (
         SELECT * FROM events WHERE owner = $1 AND position > $2 AND position <= $3 {{}} ORDER BY position LIMIT $4
-    ) AS some
+    ) AS page
 ) AS sized WHERE before <= $5 ORDER BY position"""
 HEADERS_PAGE: Final = f"""
 SELECT {HEADERS} FROM events WHERE owner = $1 AND position > $2 AND position <= $3 {{}} ORDER BY position LIMIT $4"""

@@ -26,6 +26,7 @@ from prosa.server.projecting import Projection
 from prosa.server.reading import PgLog
 from prosa.server.state import Connection, Server
 from prosa.server.threads import in_thread
+from prosa.server.wakeups import CHANNEL
 
 LOCK: Final = 0x70726F72
 """Class of the advisory lock that one rebuild of an owner holds."""
@@ -87,8 +88,11 @@ async def rebuild(server: Server) -> list[str]:
 
     Raises LockedError while another one runs.
     """
-    async with _alone(server) as connection, _filled(server, connection) as made:
-        return await _compared(server, connection, made, switch=True)
+    async with _alone(server) as connection:
+        async with _filled(server, connection) as made:
+            found = await _compared(server, connection, made, switch=True)
+        await connection.execute("SELECT pg_notify($1, '')", CHANNEL)  # the worker is to look for it
+        return found
 
 
 async def check(server: Server) -> list[str]:

@@ -18,7 +18,7 @@ from prosa.events import codec
 from prosa.events.errors import LockedError
 from prosa.projections.index import SCHEMA_VERSION, IndexMissing
 from prosa.server.carrying import Displaced, Held, Place, carry
-from prosa.server.projecting import NEWER, Projection, reason
+from prosa.server.projecting import NEWER, Projection
 from prosa.server.reading import PgLog
 from prosa.server.rebuilding import folder_of, rebuild, serving, tidy
 from prosa.server.state import Connection, Server
@@ -83,10 +83,8 @@ class Worker:
             try:
                 async with self._server.pool.acquire() as connection, self._listening(connection):
                     await self._work(connection)
-            except (Displaced, Held):
-                continue
-            except Exception as why:
-                log.warning("projecting stopped for a moment", extra={"error": reason(why)})
+            except Exception:
+                log.warning("projecting stopped for a moment", exc_info=True)
             pause = PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else min(2 * pause, LONGEST_PAUSE_S)
             await asyncio.sleep(pause)
 
@@ -106,14 +104,17 @@ class Worker:
         owner = self._server.owner
         while not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", LOCK, owner):
             await self._pause(POLL_S)
-        projection = await self._adopted(connection)
-        if projection is None:
-            await rebuild(self._server)
-            return
-        try:
-            await self._keep_up(connection, projection)
-        finally:
-            projection.close()
+        while projection := await self._adopted(connection) or await self._made(connection):
+            try:
+                await self._keep_up(connection, projection)
+            except Displaced:
+                log.info("another projection serves")
+            finally:
+                projection.close()
+
+    async def _made(self, connection: Connection) -> Projection | None:
+        await rebuild(self._server)
+        return await self._adopted(connection)
 
     async def _adopted(self, connection: Connection) -> Projection | None:
         """The serving projection with its working file; None where it must be made anew."""
@@ -196,8 +197,8 @@ class Worker:
             await rebuild(self._server)
         except LockedError:
             await asyncio.sleep(POLL_S)  # another process does it
-        except Exception as why:
-            log.warning("rebuild failed", extra={"error": reason(why)})
+        except Exception:
+            log.warning("a rebuild failed", exc_info=True)
             await asyncio.sleep(LONGEST_PAUSE_S)
 
     async def _pause(self, seconds: float) -> None:
