@@ -17,7 +17,7 @@ from prosa.events.catalogue import TokenIssued, TokenRevoked
 from prosa.events.messages import Done
 from prosa.projections.zones import rfc3339
 from prosa.server.endpoints import Call, Endpoint, Refused
-from prosa.server.log import append_own_in
+from prosa.server.log import LOCK_HEAD, append_own_in
 from prosa.server.state import Connection, Server
 
 TokenScope = Literal["device", "reports", "metadata", "everything"]
@@ -38,7 +38,7 @@ WHERE owner = $1 AND id = $2"""
 MARK_USED: Final = """
 UPDATE tokens SET used_at_us = $3 WHERE owner = $1 AND id = $2 AND (used_at_us IS NULL OR used_at_us < $4)"""
 REVOKE: Final = "UPDATE tokens SET revoked_at_us = $3 WHERE owner = $1 AND id = $2"
-REVOKED_AT: Final = "SELECT revoked_at_us FROM tokens WHERE owner = $1 AND id = $2 FOR UPDATE"
+REVOKED_AT: Final = "SELECT revoked_at_us FROM tokens WHERE owner = $1 AND id = $2"
 REVOKED_BY: Final = """
 SELECT id, position FROM events WHERE owner = $1 AND stream = $2 AND type = 'token_revoked'
 ORDER BY position DESC LIMIT 1"""
@@ -149,6 +149,7 @@ async def revoke(server: Server, id: str, by: str) -> Done:
     """Raises Refused where there is no such token. One that is revoked already is left as it is."""
     stream = f"token-{id}"
     async with server.pool.acquire() as connection, connection.transaction():
+        await connection.execute(LOCK_HEAD, server.owner)  # always before rows of other tables: no deadlock
         row = await connection.fetchrow(REVOKED_AT, server.owner, id) if ID.fullmatch(id) else None
         if row is None:
             raise Refused("not_found", f"There is no token {id[:64]!r}.")

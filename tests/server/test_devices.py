@@ -16,6 +16,7 @@ from prosa.events import codec
 from prosa.events.log import Draft, Log
 from prosa.events.messages import Head, PushBatch, PushedEvent
 from prosa.projections.aliases import SAME_MACHINE
+from prosa.server import tokens
 from prosa.server.devices import canonical
 from prosa.server.endpoints import Caller
 from prosa.server.entries import aliases, note_pushed
@@ -200,6 +201,16 @@ async def test_revoking_a_machine_revokes_it_under_all_its_names(
     for each in headers:
         assert (await client.get("/v1/whoami", headers=each)).status_code == 401
     assert (await client.post("/v1/devices/00000000000000ff/revoke", headers=admin)).status_code == 404
+
+
+async def test_revoking_a_device_and_its_tokens_at_once_waits_for_nobody(
+    server: Server, client: httpx.AsyncClient, admin: dict[str, str], three: None
+) -> None:
+    ids = [(await tokens.issue(server, "device", device=A, by="admin"))[1] for _ in range(8)]
+    await many_connections(server)
+    calls = [client.post(f"/v1/tokens/{id}/revoke", headers=admin) for id in ids]
+    calls.insert(4, client.post(f"/v1/devices/{A}/revoke", headers=admin))
+    assert [answer.status_code for answer in await asyncio.gather(*calls)] == [200] * 9
 
 
 async def _logged_in(browser: Browser, device: str) -> tuple[str, Pkce]:
