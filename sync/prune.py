@@ -23,6 +23,7 @@ from prosa.events.log import Draft, Log, StaleError
 from prosa.events.messages import MISSING_LIMIT, ConfirmAnswer, Confirmed, ConfirmQuestion
 from prosa.events.raw import RawStore
 from prosa.projections.engine import open_current
+from prosa.projections.index import IndexMissing
 from prosa.projections.prices import Overrides
 from prosa.projections.pruned import leftovers
 from prosa.sync.candidates import Copy, Group, Plan, Rule, freed_by, plan
@@ -31,8 +32,8 @@ from prosa.sync.merging import merge_at_server, merge_self
 from prosa.sync.prune_report import PruneAnswer, PruneItem, PruneSummary
 
 CONFIRM: Final = "/v1/prune/confirm"
+NOTHING: Final = "Nothing was pruned."
 NOTHING_MORE: Final = "What the server did not confirm was not removed."
-
 
 Progress = Callable[[int, int | None, str], None]
 """(done, of how many, session)."""
@@ -63,10 +64,14 @@ def prune(
         if not dry_run:
             stack.enter_context(held(home.locks, "sync"))
         log = stack.enter_context(Log(home.log, machine=identify().machine_hash))
-        index = open_current(home.index, home.locks, log, overrides)
+        try:
+            index = open_current(home.index, home.locks, log, overrides)
+        except IndexMissing:
+            raise LockedError("Another prosa is building the index.", NOTHING, "Try again when it is done.") from None
         stack.enter_context(closing(index.db))
         if index.standing.behind and not dry_run:
-            raise LockedError("Another prosa is at work on the index.", "Nothing was pruned.", "Try again in a moment.")
+            what = index.warning or "Another prosa is at work on the index."
+            raise LockedError(what, NOTHING, "Try again in a moment.")
         run = Prune(home, log, index.db, connection, progress)
         planned = plan(index.db, run.store, connection.server_id, rule, limit)
         yield from run.show(planned) if dry_run else run.execute(planned)
