@@ -68,8 +68,8 @@ def _answer(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(schema: Any) -> dict[str, Any]:
-    """JSON is the form that is described; msgpack has the same shape."""
-    return {"application/json": {"schema": schema}, MSGPACK: {}}
+    """msgpack has the same shape; bytes are bytes in it, and base64 in JSON."""
+    return {"application/json": {"schema": schema}, MSGPACK: {"schema": schema}}
 
 
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
