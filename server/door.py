@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 
 def allowed_hosts(settings: Settings) -> frozenset[str]:
     """Names without port, in lower case."""
-    listed = (*settings.allowed_hosts, settings.host, *LOOPBACK)
-    names = {hostname(name) for name in listed} | {urlsplit(settings.public_url).hostname or ""}
+    listed = {hostname(name) for name in (*settings.allowed_hosts, settings.host)}
+    names = {*listed, *LOOPBACK, urlsplit(settings.public_url).hostname or ""}
     return frozenset(name for name in names if name and name not in ("0.0.0.0", "::"))  # noqa: S104
 
 
