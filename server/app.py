@@ -42,6 +42,7 @@ AWAY: Final = (
     asyncpg.AdminShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     OSError,
 )
 """What is raised while Postgres or the raw store cannot be reached."""

@@ -16,6 +16,10 @@ settings.register_profile("prosa", deadline=None)
 settings.load_profile("prosa")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ceph: needs Ceph's gateway from Debian (tests/ceph.py)")
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
