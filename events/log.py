@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -137,6 +137,9 @@ class LogReader(Protocol):
 
     def stream(self, name: str, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]: ...
 
+    def expect(self, behind: Mapping[str, int]) -> None:
+        """These streams are about to be read, the headers behind these positions: a log far away gets them at once."""
+
     def at(self, position: int) -> Recorded | None: ...
 
     def header_at(self, position: int) -> Recorded | None: ...
@@ -229,6 +232,9 @@ class Log:
     def stream(self, name: str, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]:
         """Events of one stream, of every origin, in order of arrival."""
         return map(Recorded._make, self._db.execute(READ_STREAM if bodies else READ_STREAM_HEADERS, (name, after)))
+
+    def expect(self, behind: Mapping[str, int]) -> None:
+        """Nothing is far away here."""
 
     def at(self, position: int) -> Recorded | None:
         row = self._db.execute(READ_POSITION, (position,)).fetchone()

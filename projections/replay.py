@@ -165,9 +165,12 @@ class Replay:
             if recorded.type in PARSES:
                 parses.setdefault(recorded.stream, recorded.position)
         known: list[tuple[int, str]] = []
+        applied: dict[str, int] = {}
         for stream in parses:
             row = self._db.execute(SESSION_BY_KEY, (stream.removeprefix("session-"),)).fetchone()
             known.append((row[0] if row else 1 << 62, stream))
+            applied[stream] = row[1] if row else 0
+        self._log.expect(applied)
         # full-text row ids must rise
         return {stream: parses[stream] for _, stream in sorted(known, key=lambda pair: pair[0])}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from prosa.events.database import Database
-from prosa.server.mirror import PIECE_ROWS, Row, Table, copy, storable, tables, take_vectors
+from prosa.server.mirror import PIECE_ROWS, Row, Table, copy, storable, tables
 from prosa.server.state import Connection
 from prosa.server.threads import in_thread
 
@@ -85,9 +85,9 @@ def start_carrying(db: Database) -> None:
 async def carry(connection: Connection, db: Database, place: Place) -> int:
     """Bring Postgres to where the working file is. Returns that position.
 
-    Raises Displaced where this file's rows are no longer wanted, Held where its row is locked: try again.
+    The connection is to take vectors. Raises Displaced where this file's rows are no longer wanted, Held where its
+    row is locked: try again.
     """
-    await take_vectors(connection)
     async with connection.transaction():
         state = await connection.fetchval(LOCK, *place)
         if state is None:

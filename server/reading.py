@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -34,6 +34,11 @@ HEADERS_PAGE: Final = f"""
 SELECT {HEADERS} FROM events WHERE owner = $1 AND position > $2 AND position <= $3 {{}} ORDER BY position LIMIT $4"""
 OF_STREAM: Final = "AND stream = ${}"
 ONE: Final = "SELECT {} FROM events WHERE owner = $1 AND position = $2 AND position <= $3"
+EXPECTED: Final = f"""
+SELECT {", ".join("e." + name for name in Recorded._fields[:-2])}, NULL, NULL
+FROM unnest($2::text[], $3::bigint[]) AS asked (stream, after)
+JOIN events e ON e.owner = $1 AND e.stream = asked.stream AND e.position > asked.after
+WHERE e.position <= $4 ORDER BY e.position LIMIT $5"""
 HEAD: Final = """
 SELECT position, hash FROM events WHERE owner = $1 AND position <= $2 ORDER BY position DESC LIMIT 1"""
 ORIGINS: Final = "SELECT number, origin FROM origins WHERE owner = $1 ORDER BY number"
@@ -66,6 +71,7 @@ class PgLog:
         self._near: dict[int, Recorded] = {}
         """The events that were read last, with their bodies."""
         self._near_bytes = 0
+        self._expected: dict[tuple[str, int], list[Recorded]] = {}
 
     def stop(self) -> None:
         """Whoever reads on gets LogUnreadable: the thread that does is to end."""
@@ -84,8 +90,22 @@ class PgLog:
         return self._pages(after, None, bodies)
 
     def stream(self, name: str, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]:
+        headers = self._expected.pop((name, after), None)
+        if headers is not None and not bodies and all(header.position in self._near for header in headers):
+            yield from headers
+            return
         for recorded in self._pages(after, name, bodies or self._ahead):
             yield recorded if bodies else recorded._replace(salt=None, stored=None)
+
+    def expect(self, behind: Mapping[str, int]) -> None:
+        names, places = list(behind), list(behind.values())
+        rows = self._wait(self._source.fetch(EXPECTED, self._owner, names, places, self._until, HEADERS_READ))
+        self._expected.clear()
+        if len(rows) < HEADERS_READ:
+            self._expected = {pair: [] for pair in behind.items()}
+            for row in rows:
+                header = Recorded._make(row)
+                self._expected[header.stream, behind[header.stream]].append(header)
 
     def at(self, position: int) -> Recorded | None:
         return self._near.get(position) or self._one(COLUMNS, position)

@@ -18,6 +18,7 @@ from prosa.events import codec
 from prosa.events.errors import LockedError
 from prosa.projections.index import SCHEMA_VERSION, IndexMissing
 from prosa.server.carrying import Displaced, Held, Place, carry
+from prosa.server.mirror import take_vectors
 from prosa.server.projecting import NEWER, Projection
 from prosa.server.reading import PgLog
 from prosa.server.rebuilding import folder_of, rebuild, serving, tidy
@@ -104,6 +105,7 @@ class Worker:
         owner = self._server.owner
         while not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", LOCK, owner):
             await self._pause(POLL_S)
+        await take_vectors(connection)
         while projection := await self._adopted(connection) or await self._made(connection):
             try:
                 await self._keep_up(connection, projection)

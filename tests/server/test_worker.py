@@ -442,9 +442,9 @@ async def test_a_session_that_cannot_be_applied_is_parked_alone(server: Server, 
 async def test_a_session_that_was_parked_for_a_fault_is_tried_again_with_its_next_event(
     server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from prosa.projections import replay
+    from prosa.projections import replay, sessions
 
-    refresh = replay.refresh
+    refresh = sessions.refresh
 
     def fails(db: Any, sid: int, turn_text: Any) -> None:
         (native,) = db.execute("SELECT id FROM sessions WHERE sid = ?", (sid,)).fetchone()
