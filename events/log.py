@@ -192,7 +192,7 @@ class Log:
                 "Nothing was changed.",
                 "Upgrade prosa.",
             )
-        self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
+        self._origins = self._read_origins()
         self._located = False
 
     def close(self) -> None:
@@ -208,7 +208,8 @@ class Log:
 
     @property
     def origins(self) -> list[Origin]:
-        """Every origin that ever wrote here, oldest first."""
+        """Every origin that ever wrote here, oldest first; another process may have added some."""
+        self._origins = self._read_origins()
         return self._origins
 
     @property
@@ -274,7 +275,7 @@ class Log:
 
     def forks(self) -> list[LogForked]:
         """Every fork of this log, oldest first."""
-        shared = [origin.origin.hex() for origin in self._origins if origin.scope == "shared"][1:]
+        shared = [origin.origin.hex() for origin in self.origins if origin.scope == "shared"][1:]
         events = (event for name in shared for event in self.stream(f"log-{name}") if event.type == LogForked.TYPE)
         return [said for event in events if isinstance(said := event.event(), LogForked)]
 
@@ -342,12 +343,15 @@ class Log:
         try:
             self._write(write)
         except BaseException:
-            self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
+            self._origins = self._read_origins()
             raise
 
     def checkpoint(self) -> None:
         """Move what is in the write-ahead file into the log itself."""
         self._db.pragma("wal_checkpoint(truncate)")
+
+    def _read_origins(self) -> list[Origin]:
+        return [Origin(*row) for row in self._db.execute(ORIGINS)]
 
     # inside a transaction
 
@@ -386,10 +390,10 @@ class Log:
     def _take_origins(
         self, reason: str | None, restated: str, of: Origin | None = None, good: int | None = None
     ) -> None:
-        origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
+        origins = self._read_origins()
         for scope in ("shared", "local"):
             self._db.execute("INSERT INTO origins (origin, scope) VALUES (?, ?)", (os.urandom(16), scope))
-        self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
+        self._origins = self._read_origins()
         shared, local = self.shared.origin.hex(), self.local.origin.hex()
         drafts: list[Draft] = [Draft(f"log-{shared}", 0, LogOpened(origin=shared, prosa=self._prosa))]
         if reason is not None:
@@ -415,7 +419,7 @@ class Log:
 
     def _is_copy(self) -> bool:
         """Whether this is another file, or on another machine, than these origins were opened for."""
-        self._origins = [Origin(*row) for row in self._db.execute(ORIGINS)]
+        self._origins = self._read_origins()
         last = self.last(f"log-{self.local.origin.hex()}", self.local)
         located = last.event() if last else None
         if not isinstance(located, LogLocated):

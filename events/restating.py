@@ -7,7 +7,7 @@ full parses made from the facts in the log, so it does not matter whether their 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -41,6 +41,9 @@ class Holding:
 
     def stream(self, name: str, after: int = 0, *, bodies: bool = True) -> Iterator[Recorded]:
         return filter(self._holds, self._log.stream(name, after, bodies=bodies))
+
+    def expect(self, behind: Mapping[str, int]) -> None:
+        self._log.expect(behind)
 
     def at(self, position: int) -> Recorded | None:
         return self._log.at(position)
