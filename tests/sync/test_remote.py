@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 import pytest
 from cluster import new_database
+from pushed import parsed, turns
 from pushes import Device, Devices
 from served import OWNER, Served, a_server
 from store import A, B, C, Store, claude_lines
@@ -28,6 +29,7 @@ from prosa.cli.opening import open_local, open_trail
 from prosa.events.clock import now_us
 from prosa.events.device import identify
 from prosa.events.errors import ConflictError, DamageError, UsageError
+from prosa.events.log import Draft
 from prosa.events.messages import Problem
 from prosa.projections import queries as q
 from prosa.projections.asking import LogPage, TurnsPage
@@ -50,7 +52,7 @@ NEEDLE = "reaper.drain"
 
 def filled(devices: Devices) -> Device:
     """Three sessions, one of them with 80 turns, pushed and projected."""
-    made = devices()
+    made = devices(identify().id)
     made.store.write(A, b"".join(claude_lines(A, 20, text=NEEDLE)))
     made.store.write(B, b"".join(claude_lines(B, 2, text="东京")))
     made.store.write(C, b"".join([*claude_lines(C, 1), *claude_lines(C, 1, start=1, text="nul \0 here")]))
@@ -349,11 +351,21 @@ def test_two_hundred_readers_at_once_get_the_same_answer(
 
 def test_a_session_whose_id_ends_like_a_route_is_found(devices: Devices) -> None:
     device = devices()
-    device.store.write("turns", b"".join(claude_lines("turns", 1)))
+    device.store.write(A, b"".join(claude_lines(A, 1)))
+    device.store.sync()
+    natives = ("app/turns", "app/raw")
+    with device.log() as log:
+        for native in natives:
+            log.append(
+                [Draft(f"session-codex/{native}", 0, parsed(native, *turns(native, {"a": f"words of {native}"})))]
+            )
     push(device)
     with both(device) as (here, there):
         listed = here.timeline(q.Timeline(filters=EVERY)).sessions
-        assert [there.session(session.key) for session in listed] == listed
+        assert {session.id for session in listed} == {A, *natives}
+        for session in listed:
+            assert there.session(session.key) == session
+            assert list(there.turns(session.key)) == list(here.turns(session.key))
 
 
 @pytest.mark.parametrize(
