@@ -44,6 +44,10 @@ class Metrics:
         self._counts["prosa_raw_bytes_total"] += size
         self._counts["prosa_raw_stored_bytes_total"] += stored
 
+    def count_projected(self, events: int, seconds: float) -> None:
+        self._counts["prosa_projected_events_total"] += events
+        self._counts["prosa_projecting_seconds_total"] += seconds  # type: ignore[assignment]
+
     async def text(self, server: Server) -> str:
         """The whole page; what lies in the database is read from there now."""
         lines: list[str] = []

@@ -6,6 +6,7 @@ from the log. Tables that only replay itself reads stay in it.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import struct
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,8 @@ LEXEME_BYTES: Final = 1_000
 """Longer words are cut in the index of words: a tsvector takes none above 2,046 bytes, an index entry 2,704."""
 VECTOR_BYTES: Final = 1_000_000
 """A tsvector takes 1 MiB. 200,000 characters stay below it unless composing made three of one."""
+
+INDEX_MEMORY: Final = "256MB"
 
 UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
 """What is text to SQLite or Python and none to Postgres."""
@@ -144,8 +147,10 @@ async def fill(connection: Connection, schema: str, db: Database) -> int:
     for table in tables():
         cursor = db.execute(f"SELECT {', '.join(_quoted(table.columns))} FROM {table.name}")
         rows += await copy(connection, schema, table, cursor)
+    await connection.execute(f"SET maintenance_work_mem = '{INDEX_MEMORY}'")
     for statement in indexes(schema):
         await connection.execute(statement)
+    await connection.execute("RESET maintenance_work_mem")
     for table in tables():
         await connection.execute(f"ANALYZE {schema}.{table.name}")
     return rows
@@ -156,9 +161,14 @@ async def copy(connection: Connection, schema: str, table: Table, rows: Iterable
     columns = ["rowid", "words", "tsv"] if table.is_text else list(table.columns)
     pieces = _pieces(table, rows)
     done = 0
-    while piece := await in_thread(lambda: next(pieces, None)):
-        await connection.copy_records_to_table(table.name, schema_name=schema, columns=columns, records=piece)
-        done += len(piece)
+    coming = asyncio.ensure_future(in_thread(lambda: next(pieces, None)))
+    try:
+        while piece := await coming:
+            coming = asyncio.ensure_future(in_thread(lambda: next(pieces, None)))  # made while this one is sent
+            await connection.copy_records_to_table(table.name, schema_name=schema, columns=columns, records=piece)
+            done += len(piece)
+    finally:
+        await asyncio.wait([coming])  # it reads the file
     return done
 
 

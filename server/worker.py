@@ -54,8 +54,6 @@ class Worker:
         self._moved = asyncio.Condition()
         self.position = 0
         """What this process last projected; another one may be ahead."""
-        self.events, self.seconds = 0, 0.0
-        """Projected since it started, and how long that took."""
 
     async def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -169,8 +167,7 @@ class Worker:
                 raise Displaced
             return False
         await self._carry(connection, projection)
-        self.events += len(applied.events)
-        self.seconds += time.monotonic() - began
+        self._server.metrics.count_projected(len(applied.events), time.monotonic() - began)
         log.info("projected", extra={"events": len(applied.events), "position": applied.position})
         return True
 
