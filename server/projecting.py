@@ -41,21 +41,26 @@ class Projection:
     """A working file that is held, and its place in Postgres. `close` lets it go."""
 
     def __init__(self, folder: Path, place: Place) -> None:
-        """Raises LockedError where another process has the file."""
+        """Raises LockedError where another process has the file, DamageError where it is none any more."""
         self.place, self.path = place, folder / f"{place.worker}.db"
         self._stack = ExitStack()
         self._stack.enter_context(held(folder, f"{place.worker}.lock"))
-        self.db = open_working(self.path)
+        try:
+            self.db = open_working(self.path)
+        except BaseException:
+            self._stack.close()
+            raise
 
     def close(self) -> None:
         self.db.close()
         self._stack.close()
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the file was filled to its end by this version of prosa."""
+    def fits(self, position: int) -> bool:
+        """Whether this version of prosa filled the file, and it goes on where Postgres is."""
         made = self.db.pragma("application_id"), self.db.pragma("user_version")
-        return made == (APPLICATION_ID, SCHEMA_VERSION) and self.db.pragma("journal_mode") == "wal"
+        if made != (APPLICATION_ID, SCHEMA_VERSION) or self.db.pragma("journal_mode") != "wal":
+            return False
+        return position in (self.carried, self.position)
 
     @property
     def position(self) -> int:

@@ -114,7 +114,7 @@ async def _alone(server: Server) -> AsyncIterator[Connection]:
                 await _drop(server, connection, Place(server.owner, number, worker))
             yield connection
         finally:
-            if not connection.is_closed():
+            with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # it ends with them
                 await connection.execute("SELECT pg_advisory_unlock($1, $2)", LOCK, server.owner)
 
 
@@ -138,7 +138,7 @@ async def _filled(server: Server, connection: Connection) -> AsyncIterator[Proje
         yield made
     finally:
         made.close()
-        if not connection.is_closed():
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # the next one does it
             for dead, its in await connection.fetch(DEAD, server.owner):
                 await _drop(server, connection, Place(server.owner, dead, its))
 

@@ -14,8 +14,10 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
+import apsw
+
 from prosa.events import codec
-from prosa.events.errors import LockedError
+from prosa.events.errors import DamageError, LockedError
 from prosa.projections.index import SCHEMA_VERSION, IndexMissing
 from prosa.server.carrying import Displaced, Held, Place, carry
 from prosa.server.mirror import take_vectors
@@ -52,6 +54,8 @@ class Worker:
         self._rebuild: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._moved = asyncio.Condition()
+        self._stopping = False
+        self._made_anew: Place | None = None
         self.position = 0
         """What this process last projected; another one may be ahead."""
 
@@ -59,6 +63,7 @@ class Worker:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
+        self._stopping = True
         for task in (self._task, self._rebuild):
             if task is not None:
                 task.cancel()
@@ -77,7 +82,7 @@ class Worker:
 
     async def _run(self) -> None:
         pause = PAUSE_S
-        while True:
+        while not self._stopping:
             began = time.monotonic()
             try:
                 async with self._server.pool.acquire() as connection, self._listening(connection):
@@ -124,23 +129,20 @@ class Worker:
         place = Place(self._server.owner, now.number, now.worker)
         if not (folder_of(self._server) / f"{now.worker}.db").exists():
             return None
-        projection = Projection(folder_of(self._server), place)
-        try:
-            fits = projection.is_whole and now.position in (projection.carried, projection.position)
-        except asyncio.CancelledError:
+        with contextlib.suppress(DamageError):
+            projection = Projection(folder_of(self._server), place)
+            with contextlib.suppress(apsw.Error):
+                if projection.fits(now.position):
+                    return projection
             projection.close()
-            raise
-        if not fits:
-            projection.close()
-            return None
-        return projection
+        return None
 
     async def _keep_up(self, connection: Connection, projection: Projection) -> None:
         """Returns where the projection must be made anew."""
         tidied = 0.0
         await self._carry(connection, projection)
         if await self._knows_more(connection):
-            self._make_anew()
+            self._make_anew(projection.place)
         while True:
             self._woken.clear()
             if time.monotonic() - tidied > TIDY_S:
@@ -148,11 +150,15 @@ class Worker:
                 tidied = time.monotonic()
             try:
                 more = await self._step(connection, projection)
-            except IndexMissing:  # the log is another one: a backup was restored
+            except (
+                IndexMissing,
+                apsw.CorruptError,
+                apsw.NotADBError,
+            ):  # of another log (a restored backup), or damaged
                 await rebuild(self._server)
                 return
             if projection.due:
-                self._make_anew()
+                self._make_anew(projection.place)
             if not more:
                 await self._pause(POLL_S)
 
@@ -186,14 +192,15 @@ class Worker:
         rows = await connection.fetch(UNKNOWN, self._server.owner, NEWER)
         return bool(rows) and all(codec.known(kind, version) for kind, version in rows)
 
-    def _make_anew(self) -> None:
+    def _make_anew(self, place: Place) -> None:
         """In the background: the serving projection goes on meanwhile."""
-        if self._rebuild is None or self._rebuild.done():
-            self._rebuild = asyncio.create_task(self._rebuilt())
+        if self._made_anew != place and (self._rebuild is None or self._rebuild.done()):
+            self._rebuild = asyncio.create_task(self._rebuilt(place))
 
-    async def _rebuilt(self) -> None:
+    async def _rebuilt(self, place: Place) -> None:
         try:
             await rebuild(self._server)
+            self._made_anew = place
         except LockedError:
             await asyncio.sleep(POLL_S)  # another process does it
         except Exception:

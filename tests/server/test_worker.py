@@ -324,7 +324,7 @@ async def reached(worker: Worker, position: int) -> bool:
     return worker.position >= position
 
 
-@pytest.mark.parametrize("what", ["deleted", "older", "of another machine"])
+@pytest.mark.parametrize("what", ["deleted", "older", "damaged", "cut", "of another machine"])
 async def test_a_working_file_that_does_not_fit_is_made_anew(
     server: Server, settings: Settings, device: Device, what: str
 ) -> None:
@@ -340,6 +340,8 @@ async def test_a_working_file_that_does_not_fit_is_made_anew(
     before = await said(server)
     if what == "deleted":
         path.unlink()
+    elif what in ("damaged", "cut"):
+        path.write_bytes(bytes(8_192) if what == "damaged" else path.read_bytes()[:20_000])
     elif what == "older":
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
@@ -353,6 +355,29 @@ async def test_a_working_file_that_does_not_fit_is_made_anew(
         device.session("c", one="hello")
         await projected(worker, await device.push_all(again))
         assert await ids(again) == ["a", "b", "c"]
+
+
+async def test_a_server_that_stops_while_it_fills_waits_for_nothing_and_leaves_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prosa.server import mirror
+
+    device = Device(tmp_path)
+    for n in range(30):
+        device.session(f"s{n}", **{f"t{m}": f"word{m} " * 50 for m in range(20)})
+    await device.push_all(server)
+    monkeypatch.setattr(mirror, "PIECE_ROWS", 5)
+    for seconds in (0.05, 0.2, 0.4, 0.8):
+        worker = Worker(server)
+        await worker.start()
+        await asyncio.sleep(seconds)
+        async with asyncio.timeout(5):
+            await worker.stop()
+    async with working(server) as worker:
+        await projected(worker, device.head.position)
+        assert await check(server) == []
+    assert await server.pool.fetchval("SELECT count(*) FROM projections") == 1
+    device.log.close()
 
 
 async def is_another(server: Server, number: int) -> bool:
@@ -481,7 +506,7 @@ async def test_an_erased_session_loses_its_words_at_once_and_is_gone_after_the_r
         await projected(worker, await device.push_all(server))
         assert await found(server, "swordfish") == ["secret"]
         with monkeypatch.context() as patch:
-            patch.setattr(Worker, "_make_anew", lambda self: None)
+            patch.setattr(Worker, "_make_anew", lambda *_: None)
             device.log.erase(list(device.log.stream("session-codex/secret")), "requested", "user")
             await projected(worker, await device.push_all(server))
             assert await found(server, "swordfish") == await found(server, "password") == []
