@@ -7,7 +7,7 @@ with milliseconds, money is a decimal string in US dollars, unknown is null.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -268,6 +268,11 @@ def place_of(after: str, kind: type[Cursor]) -> Cursor:
         raise UsageError(f"There is no page after {after[:60]!r}.", "", "Take `next` of the page before.") from None
 
 
+def no_session(key: str) -> UsageError:
+    """What every back end says of a key that it has not."""
+    return UsageError(f"There is no session {key!r}.", "", "List them with: prosa --all --last 52w")
+
+
 class Backend(Protocol):
     """What the command line, the API and the panel ask."""
 
@@ -278,13 +283,19 @@ class Backend(Protocol):
     def find(self, prefix: str) -> list[Match]:
         """Sessions whose key or id is the text, else those it is a prefix of."""
 
+    def unique(self, texts: Sequence[str]) -> set[str]:
+        """Of these the ones that find one session alone."""
+
     def session(self, key: str) -> Session: ...
 
-    def turns(self, key: str) -> Iterator[ShownTurn]:
-        """In reading order."""
+    def turns(self, key: str, first: int = 0, most: int = ...) -> Iterator[ShownTurn]:
+        """In reading order, from an ordinal on, at most so many."""
 
     def report(self, question: Report) -> list[dict[str, Any]]:
         """Rows with snake_case columns; numbers as numbers, money as decimal strings."""
+
+    def storage(self, filters: Filters) -> list[dict[str, Any]]:
+        """Bytes of the preserved transcripts by agent, project and age."""
 
     def values(self, what: Literal["agent", "device", "profile", "model", "project"]) -> list[str]:
         """Every value a filter can have, for messages and completion."""

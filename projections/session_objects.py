@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from prosa.events.errors import UsageError
 from prosa.projections.filtering import texts
 from prosa.projections.named_devices import Devices
 from prosa.projections.prices import usd
@@ -25,6 +24,7 @@ from prosa.projections.queries import (
     SourceFile,
     Tokens,
     Turns,
+    no_session,
 )
 from prosa.projections.tables import Tables, value
 from prosa.projections.zones import rfc3339
@@ -144,7 +144,7 @@ class Sessions:
         """Raises UsageError for a key that is not in the index."""
         sid: int | None = value(self._tables, SID, {"key": key})
         if sid is None:
-            raise UsageError(f"There is no session {key!r}.", "", "List them with: prosa --all --last 52w")
+            raise no_session(key)
         return sid
 
     def find(self, text: str) -> list[Match]:

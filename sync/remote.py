@@ -36,6 +36,7 @@ from prosa.projections.queries import (
     ShownTurn,
     Timeline,
     TimelinePage,
+    no_session,
 )
 from prosa.projections.showing import ALL
 from prosa.projections.zones import zone
@@ -193,6 +194,9 @@ def _ours(refused: ServerRefused) -> Exception:
 
 
 def _path(key: str) -> str:
+    """A key has an agent and an id. Raises UsageError for what is none."""
+    if "/" not in key:
+        raise no_session(key)
     return f"/v1/sessions/{quote(key)}"
 
 
