@@ -59,9 +59,9 @@ async def connect_pool(url: str, size: int = POOL) -> asyncpg.Pool:
 
     try:
         return await asyncpg.create_pool(url, min_size=1, max_size=size, init=as_app)
-    except (OSError, asyncpg.PostgresError) as down:
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as down:
         raise ProsaError(
-            f"Postgres cannot be reached: {down}.", "Nothing was started.", "Check PROSA_DB_URL."
+            f"Postgres does not let the server in: {down}.", "Nothing was started.", "Check PROSA_DB_URL."
         ) from None
 
 

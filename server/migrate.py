@@ -21,6 +21,7 @@ ROLE: Final = "prosa_app"
 """As whom the server works; it may not change or delete events."""
 LOCK: Final = 0x70726F73
 TIMEOUT: Final = "10s"
+CONNECT_S: Final = 20
 
 HAS_TABLE: Final = "SELECT to_regclass('public.migrations') IS NOT NULL"
 DONE: Final = "SELECT number FROM migrations ORDER BY number"
@@ -61,7 +62,7 @@ async def migrate(url: str, app_url: str | None = None) -> list[str]:
     `app_url` is the login the server uses, where that is another: it is made a member of prosa_app. Raises
     UpgradeError where a newer server was here, ProsaError where the login may not change tables or a lock is held.
     """
-    connection = await asyncpg.connect(url)
+    connection = await _connect(url)
     try:
         done = await _done(connection)
         if not await _is_due(connection, done):
@@ -84,6 +85,17 @@ async def migrate(url: str, app_url: str | None = None) -> list[str]:
         await connection.close()
 
 
+async def _connect(url: str) -> asyncpg.Connection:
+    try:
+        return await asyncpg.connect(url, timeout=CONNECT_S)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as down:
+        raise ProsaError(
+            f"Postgres cannot be reached: {down or type(down).__name__}.",
+            "Nothing was started.",
+            "Check PROSA_DB_URL and PROSA_DB_MIGRATE_URL.",
+        ) from None
+
+
 async def _done(connection: asyncpg.Connection) -> set[int]:
     if not await connection.fetchval(HAS_TABLE):
         return set()
@@ -104,7 +116,7 @@ async def _is_due(connection: asyncpg.Connection, done: set[int]) -> bool:
 
 
 async def _login(url: str) -> str:
-    connection = await asyncpg.connect(url)
+    connection = await _connect(url)
     try:
         return str(await connection.fetchval("SELECT session_user"))
     finally:
