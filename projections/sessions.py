@@ -224,7 +224,8 @@ def _texts(
     low, high = span(sid)
     prompts = (turn_text(*place) for place in db.execute(FIRST_PROMPT, (low, high)))
     prompt = next((text for text in prompts if text.strip()), header.objective)
-    row["first_prompt"] = " ".join(prompt[: 20 * PROMPT_LENGTH].split())[:PROMPT_LENGTH].rstrip() if prompt else None
+    line = " ".join(prompt[: 20 * PROMPT_LENGTH].replace("\0", " ").split()) if prompt else None
+    row["first_prompt"] = None if line is None else line[:PROMPT_LENGTH].rstrip()
     title = _best(header.title, said, "title")
     if title is None and header.leaf:
         stated = db.execute(STATED_TITLE, (header.leaf, sid)).fetchone()

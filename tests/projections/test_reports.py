@@ -11,7 +11,7 @@ from prosa.projections.local import LocalBackend
 from prosa.projections.queries import Filters, Report, ReportName
 
 if TYPE_CHECKING:
-    from conftest import Archive
+    from archive import Archive
 
 SPRING = 1_774_742_400_000_000
 """2026-03-29 00:00 UTC: in Madrid the clock goes from 02:00 to 03:00 one hour later."""

@@ -12,7 +12,7 @@ from prosa.projections.local import LocalBackend
 from prosa.projections.queries import Filters, Found, Search, SearchPage
 
 if TYPE_CHECKING:
-    from conftest import Archive
+    from archive import Archive
 
 
 def ask(backend: LocalBackend, query: str, *, limit: int = 20, all_hits: bool = False, **filters: Any) -> SearchPage:

@@ -11,7 +11,7 @@ from prosa.projections import local, session_objects
 from prosa.projections.queries import Filters, Timeline
 
 if TYPE_CHECKING:
-    from conftest import Archive
+    from archive import Archive
 
 
 def test_a_session_is_the_object_of_the_contract(archive: Archive) -> None:

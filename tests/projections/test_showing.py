@@ -7,7 +7,7 @@ from prosa.events.log import Log, Recorded
 
 if TYPE_CHECKING:
     import pytest
-    from conftest import Archive
+    from archive import Archive
 
 
 def test_turns_come_in_reading_order_with_all_the_log_knows(archive: Archive) -> None:

@@ -9,7 +9,7 @@ from prosa.events.facts import Usage
 from prosa.projections.queries import Filters, Timeline, TimelinePage
 
 if TYPE_CHECKING:
-    from conftest import Archive
+    from archive import Archive
 
 
 def listed(page: TimelinePage) -> list[str]:
