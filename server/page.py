@@ -20,7 +20,8 @@ from prosa.server.state import Server
 FOLDER: Final = Path(__file__).with_name("pages")
 STYLE: Final = "/pages/style.css"
 CONTENT_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; "
+    "form-action 'self'"
 )
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import httpx
 import msgspec
 import pytest
-from browser import Browser, browsing
+from browser import Browser
 from starlette.applications import Starlette
 
 from prosa.events.messages import DEVICE_HEADER
@@ -17,7 +17,6 @@ from prosa.server.app import create_app
 from prosa.server.auth import UNBOUND
 from prosa.server.endpoints import MAY, Endpoint, Scope
 from prosa.server.routes import ENDPOINTS
-from prosa.server.settings import Settings
 from prosa.server.signing_in import CSRF_HEADER
 from prosa.server.state import Server
 
@@ -74,7 +73,7 @@ async def comers(server: Server, client: httpx.AsyncClient) -> dict[str, Comer]:
         "the admin": Comer(admin, "admin"),
         "an owner": Comer(owner, "admin"),
         FORGED: Comer({"Cookie": owner["Cookie"]}, "admin"),
-        "a former owner": Comer({"Cookie": await _cookie_of(server.settings, GONE)}, 401),
+        "a former owner": Comer({"Cookie": await _cookie_of(server, client, GONE)}, 401),
     }
 
 
@@ -88,11 +87,13 @@ async def _cookie(client: httpx.AsyncClient) -> dict[str, str]:
     return {"Cookie": cookie, "Origin": browser.origin, CSRF_HEADER: csrf}
 
 
-async def _cookie_of(settings: Settings, email: str) -> str:
+async def _cookie_of(server: Server, client: httpx.AsyncClient, email: str) -> str:
     """Of somebody who was an owner when he signed in."""
-    then = msgspec.structs.replace(settings, owner_emails=(email,), dev_login=email)
-    async with browsing(then) as (_, browser):
-        return (await _cookie(browser.client))["Cookie"]
+    now = server.settings
+    server.settings = msgspec.structs.replace(now, owner_emails=(email,), dev_login=email)
+    cookie = (await _cookie(client))["Cookie"]
+    server.settings = now
+    return cookie
 
 
 async def _status(app: Starlette, method: str, path: str, headers: dict[str, str]) -> int:

@@ -313,7 +313,9 @@ async def test_without_a_key_nobody_is_signed_in(settings: Settings) -> None:
     async with browsing(msgspec.structs.replace(settings, cookie_key="")) as (server, browser):
         page = await browser.client.get("/login")
         assert "PROSA_COOKIE_KEY" in page.text and "set-cookie" not in page.headers
-        forged = signing_in._signer(server.settings, "prosa").dumps({"email": OWNER, "csrf": "x", "at_us": 0})
+        forged = signing_in._signer(server.settings, "prosa").dumps(
+            {"email": OWNER, "csrf": "x", "at_us": server.now_us()}
+        )
         assert (await browser.client.get("/v1/whoami", headers={"Cookie": f"prosa={forged}"})).status_code == 401
 
 

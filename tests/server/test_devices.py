@@ -259,6 +259,7 @@ async def test_a_machine_may_have_a_name_that_nobody_knew(
         (A, B, ""),
         (C, B, ""),
         (C, B, MACHINE),
+        (C, "00000000000000dd", ""),  # no id is no evidence
         (B, A, MACHINE),  # the token is A's
     ],
 )
