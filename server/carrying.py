@@ -29,7 +29,7 @@ FOR UPDATE SKIP LOCKED"""
 STATE: Final = "SELECT state FROM projections WHERE owner = $1 AND number = $2 AND worker = $3"
 SAVE: Final = """
 UPDATE projections SET position = $3, hash = $4, prices = $5, changed_at = now() WHERE owner = $1 AND number = $2"""
-PLAN: Final = "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+BY_INDEX: Final = "SET LOCAL enable_seqscan = {0}; SET LOCAL enable_hashjoin = {0}; SET LOCAL enable_mergejoin = {0}"
 """Keys are looked up by index: what the planner knows of a table that grows is old."""
 DELETE: Final = "DELETE FROM {place} t USING unnest({arrays}) AS k ({columns}) WHERE {equal}"
 UNPARK: Final = "DELETE FROM parked WHERE owner = $1 AND NOT stream = ANY($2)"
@@ -92,9 +92,10 @@ async def carry(connection: Connection, db: Database, place: Place) -> int:
         state = await connection.fetchval(LOCK, *place)
         if state is None:
             raise Held if await connection.fetchval(STATE, *place) in ("serving", "filling") else Displaced
-        await connection.execute(PLAN)
+        await connection.execute(BY_INDEX.format("off"))
         for table in tables():
             await _carry_table(connection, place.schema, db, table)
+        await connection.execute(BY_INDEX.format("DEFAULT"))  # a rebuild compares in the same transaction
         if state == "serving":
             await save_parked(connection, place.owner, db)
         position, hash_, prices, _ = db.execute("SELECT position, hash, prices, overrides FROM checkpoint").fetchone()

@@ -24,8 +24,12 @@ from prosa.events.catalogue import Event, SessionExtended, SessionParsed
 from prosa.events.log import Log
 from prosa.projections.digest import Digest
 from prosa.server.app import open_server
+from prosa.server.carrying import Displaced, Held, Place, carry
 from prosa.server.comparing import digest
+from prosa.server.mirror import take_vectors
 from prosa.server.postgres import Cluster
+from prosa.server.projecting import Projection
+from prosa.server.reading import PgLog
 from prosa.server.rebuilding import check, folder_of, rebuild
 from prosa.server.settings import Settings
 from prosa.server.state import Server
@@ -384,16 +388,37 @@ async def is_another(server: Server, number: int) -> bool:
     return bool((await serving(server))["number"] != number)
 
 
-async def test_only_the_worker_whose_file_is_named_can_carry(server: Server, device: Device) -> None:
-    """A rebuild elsewhere switched while this worker had something to carry."""
+async def test_only_a_file_that_is_named_by_the_projection_is_carried(server: Server, device: Device) -> None:
+    device.session("a", one="hello")
+    await device.push_all(server)
+    await rebuild(server)
+    row = await serving(server)
+    old = Projection(folder_of(server), Place(server.owner, row["number"], row["worker"]))
+    device.session("b", one="hello")
+    await device.push_all(server)
+    async with server.pool.acquire() as connection, server.pool.acquire() as another:
+        reader = PgLog(connection, asyncio.get_running_loop(), server.owner)
+        await asyncio.to_thread(old.step, reader)
+        await take_vectors(connection)
+        async with another.transaction():
+            await another.execute("SELECT 1 FROM projections FOR UPDATE")
+            with pytest.raises(Held):
+                await carry(connection, old.db, old.place)
+        await rebuild(server)
+        with pytest.raises(Displaced):
+            await carry(connection, old.db, old.place)
+    old.close()
+    assert await server.pool.fetchval(f"SELECT count(*) FROM {row['schema']}.sessions") == 1
+
+
+async def test_a_rebuild_while_the_worker_works_takes_its_place(server: Server, device: Device) -> None:
     device.session("a", one="hello")
     async with working(server) as worker:
         await projected(worker, await device.push_all(server))
         await rebuild(server)
         device.session("b", one="hello")
         await projected(worker, await device.push_all(server))
-        row = await serving(server)
-        assert row["number"] == 2
+        assert (await serving(server))["number"] == 2
         assert await ids(server) == ["a", "b"]
         assert await check(server) == []
 
