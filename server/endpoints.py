@@ -40,6 +40,9 @@ STATUS = {
 BODY_LIMIT = 64 * 1024 * 1024
 """Bytes of a decoded body; uploads of raw are streamed and have their own."""
 
+PUBLIC_BODY_LIMIT = 64 * 1024
+"""Of a body that anybody may send."""
+
 log = logging.getLogger(__name__)
 
 
@@ -149,11 +152,11 @@ def check_access(endpoint: Endpoint, caller: Caller) -> None:
 async def _question(endpoint: Endpoint, request: Request) -> Any:
     if endpoint.question is None:
         return None
-    body = bytearray()
+    body, most = bytearray(), PUBLIC_BODY_LIMIT if endpoint.access == "public" else BODY_LIMIT
     async for piece in request.stream():
         body += piece
-        if len(body) > BODY_LIMIT:
-            raise Refused("too_large", f"The body is larger than {BODY_LIMIT:,} bytes.")
+        if len(body) > most:
+            raise Refused("too_large", f"The body is larger than {most:,} bytes.")
     decode = msgspec.msgpack.decode if _is_msgpack(request.headers.get("content-type")) else msgspec.json.decode
     try:
         return decode(bytes(body), type=endpoint.question)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from prosa.server import devices, login, pushing, raw_api, reading_api, stream, tokens
@@ -9,8 +10,13 @@ from prosa.server.endpoints import Call, Endpoint
 from prosa.server.openapi import document
 
 
-async def _openapi(_: Call) -> dict[str, Any]:
+@cache
+def _document() -> dict[str, Any]:
     return document(ENDPOINTS)
+
+
+async def _openapi(_: Call) -> dict[str, Any]:
+    return _document()
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

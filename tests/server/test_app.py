@@ -76,6 +76,11 @@ async def test_an_unknown_route_is_no_failure(client: httpx.AsyncClient) -> None
         assert (await client.request(method, path)).status_code == status
 
 
+async def test_nobody_sends_much_without_a_login(client: httpx.AsyncClient) -> None:
+    for path, status in (("/v1/login/begin", 413), ("/v1/login/exchange", 413), ("/v1/events", 401)):
+        assert (await client.post(path, content=bytes(70_000))).status_code == status
+
+
 # health, metrics, logs
 
 
