@@ -137,7 +137,7 @@ def here(log: Log) -> dict[bytes, list[tuple[int, bytes]]]:
     }
 
 
-def assert_whole(served: Served, *devices: Device) -> None:
+def assert_whole(served: Served, *devices: Device | Store) -> None:
     """Both sides' chains verify; the server's positions have no gap."""
     for device in devices:
         with device.log() as log:
@@ -146,7 +146,7 @@ def assert_whole(served: Served, *devices: Device) -> None:
     assert positions == list(range(1, len(positions) + 1))
 
 
-def events_of(device: Device, kind: str) -> Iterator[Any]:
+def events_of(device: Device | Store, kind: str) -> Iterator[Any]:
     with device.log() as log:
         for event in log.read():
             if event.type == kind:

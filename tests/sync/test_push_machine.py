@@ -107,6 +107,17 @@ class PushMachine(RuleBasedStateMachine):
         device, source = self.backups[which % len(self.backups)]
         device.restore(source)
 
+    @rule(at=st.integers(0, 2), before=st.integers(0, 2), there=st.integers(1, 4), after=st.integers(1, 6))
+    def go_two_ways(self, at: int, before: int, there: int, after: int) -> None:
+        """What was pushed after a backup is unknown to the log that goes on from it."""
+        device, to = self.device(at), self.root / "two ways"
+        self.small_events(at, before)
+        device.backup(to)
+        self.small_events(at, there)
+        self.push(at)
+        device.restore(to)
+        self.small_events(at, after)
+
     @rule(share=st.floats(0.3, 1), raw=st.booleans())
     def server_lost_data(self, share: float, raw: bool) -> None:
         origins = list(self.said)
@@ -270,7 +281,8 @@ async def lose(server: Server, origins: list[bytes], share: float, *, raw: bool)
     async with server.pool.acquire() as connection, connection.transaction():
         await connection.execute("RESET ROLE")
         first = await connection.fetchval(
-            "SELECT min(e.position) FROM events e JOIN origins o ON o.number = e.origin WHERE o.origin = ANY($1)", origins
+            "SELECT min(e.position) FROM events e JOIN origins o ON o.number = e.origin WHERE o.origin = ANY($1)",
+            origins,
         )
         last = await connection.fetchval("SELECT position FROM log_head")
         if first is not None:
@@ -326,9 +338,12 @@ def test_any_interleaving(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.
         run_state_machine_as_test(
             PushMachine,
             settings=settings(
-                max_examples=examples, stateful_step_count=16, deadline=None, phases=[Phase.generate],
+                max_examples=examples,
+                stateful_step_count=16,
+                deadline=None,
+                phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
-            ),  # fmt: skip
+            ),
         )
 
 
