@@ -100,8 +100,10 @@ class Connection:
         return cls(auth.server, auth.token, identify().id, server_id=auth.server_id, transport=transport)
 
     def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
+        """Give its connections back; what is asked afterwards makes new ones."""
+        made, self._made = self._made, None
+        if made is not None:
+            made.close()
 
     # one request
 

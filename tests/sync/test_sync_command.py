@@ -157,6 +157,42 @@ def test_another_push_at_work_is_said_and_no_failure(logged_in: Sync, store: Sto
     assert (ran.code, ran.summary["push"]["status"], ran.summary["imported"]) == (exit_codes.DONE, "partial", 1)
 
 
+def test_one_that_watches_pushes_what_is_new_and_waits_before_it_tries_again(
+    logged_in: Sync, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prosa.cli import pushing
+    from prosa.sync.report import PushSummary
+
+    watching = pushing.Pushing(store.home, watching=True)
+
+    def once() -> PushSummary | None:
+        events = store.sync().events
+        if not watching.wanted(events):
+            return None
+        *_, summary = watching.run(lambda *_: None)
+        assert isinstance(summary, PushSummary)
+        return summary
+
+    first = once()
+    assert first is not None and first.status == "complete" and watching.is_news(first)
+    assert once() is None
+    store.write(B, b"".join(claude_lines(B, 2)))
+    second = once()
+    assert second is not None and (second.status, second.sent) == ("complete", 1)
+    assert watching._connection is not None
+    watching._connection.server, there = "http://127.0.0.1:9", watching._connection.server
+    store.write(B, b"".join(claude_lines(B, 3)))
+    third = once()
+    assert third is not None and third.status == "offline" and watching.is_news(third)
+    assert once() is None  # it waits
+    monkeypatch.setattr(pushing, "RETRY_S", 0)
+    fourth = once()
+    assert fourth is not None and fourth.status == "offline" and not watching.is_news(fourth)
+    watching._connection.server = there
+    fifth = once()
+    assert fifth is not None and (fifth.status, fifth.sent) == ("complete", 1)
+
+
 def test_a_scheduled_run_leaves_its_result(logged_in: Sync, store: Store) -> None:
     from prosa.sync import last_run
 
