@@ -12,7 +12,7 @@ from typing import Final
 import asyncpg
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -139,7 +139,7 @@ def create_app(server: Server) -> Starlette:
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Door, server=server, routes=names)],
-        exception_handlers={**dict.fromkeys(AWAY, _away), Exception: _failed},
+        exception_handlers={**dict.fromkeys(AWAY, _away), ClientDisconnect: _gone, Exception: _failed},
     )
     app.state.server = server
     return app
@@ -149,6 +149,10 @@ async def _away(request: Request, error: Exception) -> Response:
     log.warning("not reached", extra={"error": type(error).__name__})
     why = Problem("unavailable", "The server cannot reach its storage.", "Nothing was lost.", "Try again later.", 10)
     return problem(request, why)
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=499)  # a device that was killed or lost its network while it sent: nobody reads this
 
 
 async def _failed(request: Request, _: Exception) -> Response:
