@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from prosa.projections import tokens
@@ -17,6 +18,7 @@ from prosa.projections.grammar import Query, Term
 from prosa.projections.hits import ORDER, Place, Wanted, turns_source
 from prosa.projections.records import MASK, SHIFT, TEXTS, span
 from prosa.projections.tables import Tables, Value, Values, value
+from prosa.server.following import place_of
 from prosa.server.mirror import LEXEME_BYTES
 
 TRIED: Final = 40
@@ -34,6 +36,10 @@ WORD_BYTES: Final = LEXEME_BYTES - 4
 FTS5_WORD_BYTES: Final = 32_768
 """FTS5 reads no more of a word."""
 
+NEIGHBOURS_ASKED: Final = 6
+"""Of a phrase so many pairs are looked for in what follows what."""
+
+NEAR: Final = "get_byte(substr(f.followers, ({} & (octet_length(f.followers) - 1)) + 1, 1), 0) & {} <> 0"
 BY_WORDS: Final = "f.tsv @@ CAST(:match AS tsquery)"
 OF_TEXT: Final = """
 {} f LEFT JOIN pieces i ON i.id = f.rowid LEFT JOIN turns t ON t.id = coalesce(i.turn, f.rowid)"""
@@ -63,7 +69,7 @@ class Words(NamedTuple):
     """Conditions over f.words that leave only the hits of those; none where all are hits."""
     whole: tuple[str, ...]
     """Conditions over f.words alone that say the same as both."""
-    values: dict[str, str]
+    values: dict[str, str | int]
 
 
 class PgFinder:
@@ -128,14 +134,18 @@ class PgFinder:
 
 def words_of(query: Query) -> Words:
     """The query's words: all groups, in each one of the terms, and none of the excluded."""
-    values: dict[str, str] = {}
+    values: dict[str, str | int] = {}
+
+    def named(value: str | int) -> str:
+        name = f"words{len(values)}"
+        values[name] = value
+        return f":{name}"
 
     def inside(terms: Iterable[Term]) -> str:
         parts = []
         for term in terms:
-            name = f"words{len(values)}"
-            values[name] = text_of(term)
-            parts.append(f"strpos(f.words, :{name}) > 0")
+            near = [NEAR.format(*map(named, place)) for place in neighbours(term)]
+            parts.append(" AND ".join([*near, f"strpos(f.words, {named(text_of(term))}) > 0"]))
         return f"({' OR '.join(parts)})"
 
     whole = [inside(group) for group in query.groups]
@@ -175,6 +185,15 @@ def text_of(term: Term) -> str:
     words = [cut(word, FTS5_WORD_BYTES) for word in tokens.words(term.text)]
     goes_on = term.prefix or len(words[-1].encode()) > FTS5_WORD_BYTES - 4
     return f" {' '.join(words)}{'' if goes_on else ' '}"
+
+
+def neighbours(term: Term) -> list[tuple[int, int]]:
+    """Places in `followers` that have a bit wherever the term is."""
+    words = tokens.words(term.text)
+    if term.prefix:
+        words.pop()
+    whole = [(first, second) for first, second in pairwise(words) if len(first) + len(second) < LEXEME_BYTES]
+    return [place_of(*pair) for pair in dict.fromkeys(whole)][:NEIGHBOURS_ASKED]
 
 
 def cut(word: str, size: int) -> str:

@@ -18,6 +18,7 @@ from prosa.events.database import Database, connect
 from prosa.projections.index import lay_out
 from prosa.projections.records import TEXTS, create_plain_texts
 from prosa.projections.tokens import words_of_spaced
+from prosa.server.following import followers
 from prosa.server.state import Connection
 from prosa.server.threads import in_thread
 
@@ -112,7 +113,8 @@ def ddl(schema: str) -> str:
     statements = [f"CREATE SCHEMA {schema}"]
     for table in tables():
         if table.is_text:
-            columns = ["rowid bigint NOT NULL", "words text NOT NULL", "tsv tsvector NOT NULL"]
+            columns = ["rowid bigint NOT NULL", "tsv tsvector NOT NULL"]
+            columns += ["words text STORAGE EXTERNAL NOT NULL", "followers bytea STORAGE EXTERNAL NOT NULL"]
         else:
             columns = [
                 f'"{name}" {TYPES[kind]}{" NOT NULL" if required else ""}'
@@ -158,7 +160,7 @@ async def fill(connection: Connection, schema: str, db: Database) -> int:
 
 async def copy(connection: Connection, schema: str, table: Table, rows: Iterable[Row]) -> int:
     """Copy rows as they lie in the working file. Returns how many."""
-    columns = ["rowid", "words", "tsv"] if table.is_text else list(table.columns)
+    columns = ["rowid", "words", "tsv", "followers"] if table.is_text else list(table.columns)
     pieces = _pieces(table, rows)
     done = 0
     coming = asyncio.ensure_future(in_thread(lambda: next(pieces, None)))
@@ -196,7 +198,7 @@ def _pieces(table: Table, rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _text_row(row: Row) -> Row:
     words = words_of_spaced(row[1])
-    return row[0], f" {' '.join(words)} ", vector(words)
+    return row[0], f" {' '.join(words)} ", vector(words), followers(words)
 
 
 def storable(row: Row) -> Row:
