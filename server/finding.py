@@ -25,6 +25,8 @@ TRIED: Final = 40
 """Sessions beyond those wanted that are tried before a class is read whole."""
 MOST_TRIED: Final = 200
 """More sessions than so many are not tried one by one."""
+MANY: Final = 10_000
+"""So many hits are put in order by Postgres, which would read all sessions to do that for few of them."""
 HIT_US: Final = 0.25
 """Of reading a hit by the index of words."""
 TEXT_US: Final = 10.0
@@ -40,12 +42,18 @@ NEIGHBOURS_ASKED: Final = 6
 """Of a phrase so many pairs are looked for in what follows what."""
 
 NEAR: Final = "get_byte(substr(f.followers, ({} & (octet_length(f.followers) - 1)) + 1, 1), 0) & {} <> 0"
+IN_TURN: Final = "CASE WHEN {} THEN {} ELSE FALSE END"
+"""AND in this order: the planner would look into the text first."""
 BY_WORDS: Final = "f.tsv @@ CAST(:match AS tsquery)"
 OF_TEXT: Final = """
 {} f LEFT JOIN pieces i ON i.id = f.rowid LEFT JOIN turns t ON t.id = coalesce(i.turn, f.rowid)"""
 IN_SESSION: Final = "SELECT {id} FROM {source} AND {id} BETWEEN :low AND :high ORDER BY {id} DESC"
-ALL: Final = f"""
-SELECT h.hit FROM (SELECT max({{id}}) AS hit FROM {{source}} GROUP BY {{id}} >> {SHIFT}) h
+ALL: Final = f"SELECT max({{id}}) AS hit FROM {{source}} GROUP BY {{id}} >> {SHIFT}"
+AMONG: Final = f"""
+SELECT s.sid FROM sessions s WHERE {{among}} AND s.sid IN list(:sids) AND NOT s.sid IN list(:found)
+{ORDER} LIMIT :count"""
+ALL_AMONG: Final = f"""
+SELECT h.hit FROM ({ALL}) h
 JOIN sessions s ON s.sid = (h.hit >> {SHIFT}) WHERE {{among}} AND NOT s.sid IN list(:found) {ORDER} LIMIT :count"""
 TRIED_ONES: Final = f"""
 SELECT s.sid FROM sessions s WHERE {{among}} AND NOT s.sid IN list(:found) {ORDER} LIMIT :tried"""
@@ -56,8 +64,12 @@ SELECT h.hit FROM list(:sids) l CROSS JOIN LATERAL (
 ) h"""
 COUNT: Final = "SELECT count(*) FROM sessions s WHERE {}"
 NO_LIMIT: Final = 1 << 40
-ESTIMATE: Final = f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {{}} f WHERE {BY_WORDS}"
-ROWS: Final = "SELECT reltuples FROM pg_class WHERE oid = CAST(:name AS regclass)"
+ESTIMATE: Final = "EXPLAIN (FORMAT JSON) " + " UNION ALL ".join(
+    f"SELECT 1 FROM {table} f WHERE {BY_WORDS}" for table in TEXTS
+)
+ROWS: Final = """
+SELECT relname, reltuples FROM pg_class
+WHERE relname IN list(:names) AND relnamespace = CAST(current_schema() AS regnamespace)"""
 
 
 class Words(NamedTuple):
@@ -78,6 +90,7 @@ class PgFinder:
     def __init__(self, tables: Tables, wanted: Wanted) -> None:
         self._tables, self._wanted = tables, wanted
         self._words = words_of(wanted.query) if wanted.query.groups else None
+        self._found: dict[str, int] = {}
 
     def again(self, query: Query) -> PgFinder:
         return PgFinder(self._tables, self._wanted._replace(query=query))
@@ -96,8 +109,15 @@ class PgFinder:
             if len(newest) >= limit or len(sids) < limit + TRIED:
                 return [Place(score, sid, newest[sid]) for sid in sids if sid in newest][:count]
         id_, source = self._source(score)
-        hits = self._hits(ALL.format(id=id_, source=source, among=among.sql), known)
-        return [Place(score, hit >> SHIFT, hit) for hit in hits]
+        if self._estimates().get(TEXTS[score], MANY) >= MANY:
+            hits = self._hits(ALL_AMONG.format(id=id_, source=source, among=among.sql), known)
+            return [Place(score, hit >> SHIFT, hit) for hit in hits]
+        newest = {hit >> SHIFT: hit for hit in self._hits(ALL.format(id=id_, source=source), {})}
+        if not newest:
+            return []
+        known["sids"] = list(newest)
+        sids = [sid for (sid,) in self._tables.execute(AMONG.format(among=among.sql), known)]
+        return [Place(score, sid, newest[sid]) for sid in sids]
 
     def in_session(self, score: int, sid: int) -> list[int]:
         low, high = span(sid)
@@ -114,13 +134,21 @@ class PgFinder:
             return False
         if self._words is None:
             return True
-        ((plan,),) = self._tables.execute(ESTIMATE.format(TEXTS[score]), self._words.values)
-        hits = json.loads(plan)[0]["Plan"]["Plan Rows"]
+        table = TEXTS[score]
+        hits = self._estimates()[table]
         whole_us = hits * (HIT_US + (TEXT_US if self._words.checks or self._wanted.turns else 0))
         if whole_us < count * TEXT_US:
             return False
-        rows = value(self._tables, ROWS, {"name": TEXTS[score]})
-        return bool((count + TRIED) * rows / max(hits, 1) * TEXT_US < whole_us)
+        rows: float = dict(self._tables.execute(ROWS, {"names": TEXTS}))[table]
+        return (count + TRIED) * rows / max(hits, 1) * TEXT_US < whole_us
+
+    def _estimates(self) -> dict[str, int]:
+        """Rows of each class that the index of words will find, as Postgres plans with."""
+        if not self._found and self._words:
+            ((plan,),) = self._tables.execute(ESTIMATE, self._words.values)
+            parts = json.loads(plan)[0]["Plan"]["Plans"]
+            self._found = {part["Relation Name"]: part["Plan Rows"] for part in parts}
+        return self._found
 
     def _source(self, score: int, *, by_index: bool = True) -> tuple[str, str]:
         """What is selected, and what stands behind FROM."""
@@ -145,7 +173,8 @@ def words_of(query: Query) -> Words:
         parts = []
         for term in terms:
             near = [NEAR.format(*map(named, place)) for place in neighbours(term)]
-            parts.append(" AND ".join([*near, f"strpos(f.words, {named(text_of(term))}) > 0"]))
+            there = f"strpos(f.words, {named(text_of(term))}) > 0"
+            parts.append(IN_TURN.format(" AND ".join(near), there) if near else there)
         return f"({' OR '.join(parts)})"
 
     whole = [inside(group) for group in query.groups]
