@@ -20,6 +20,7 @@ from prosa.server.app import open_server
 from prosa.server.raws import raw_name
 from prosa.server.settings import Settings
 from prosa.server.state import Server
+from prosa.server.worker import Worker
 
 pytestmark = pytest.mark.anyio
 DeviceMaker = Callable[..., Awaitable[dict[str, str]]]
@@ -141,6 +142,7 @@ async def test_nothing_is_projected_while_the_session_has_news(
     device.write("session-codex/s", parsed("s", *turns("s", {"a": "again"}), raw=name_of(b"raw")))
     await device.push(server)
     assert not (await confirm(client, headers, [("s", b"raw")]))[0].projected
+    server.worker = Worker(server)
     await server.worker.start()
     await push(server, device)
     assert (await confirm(client, headers, [("s", b"raw")]))[0].projected
