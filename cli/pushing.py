@@ -30,9 +30,11 @@ class Pushing:
         self._asked = None if watching or self._connection is None else asked_beside(home, self._connection)
         self._watching, self._complete, self._last = watching, False, float("-inf")
         self._said: str | None = None
+        self._events = 0
 
     def wanted(self, events: int) -> bool:
         """Whether to push after a sync that appended so many events."""
+        self._events = events
         if self._connection is None:
             return False
         waited = time.monotonic() - self._last >= RETRY_S
@@ -43,22 +45,14 @@ class Pushing:
         from prosa.events.device import identify
         from prosa.events.errors import LockedError
         from prosa.events.log import Log
-        from prosa.projections.aliases import SAME_MACHINE
-        from prosa.projections.index import open_index
-        from prosa.sync.merging import merge_self
         from prosa.sync.push import push
-        from prosa.sync.report import PushItem, PushSummary
+        from prosa.sync.report import PushSummary
 
         assert self._connection is not None
         asked, self._asked = self._asked, None
-        here = identify()
-        with Log(self._home.log, machine=here.machine_hash) as log, closing(self._connection):
-            with closing(open_index(self._home.index)) as db:
-                merged = merge_self(log, db, here)
-            for device in merged:
-                yield PushItem(what="device", id=device, status="merged", reason=SAME_MACHINE)
-            if merged:
-                caught_up(self._home, log)
+        with Log(self._home.log, machine=identify().machine_hash) as log, closing(self._connection):
+            if self._events:  # another name of this machine was said by an event
+                yield from self._merge_names(log)
             settle = partial(caught_up, self._home, log)
             try:
                 for item in push(self._home, log, self._connection, settle, progress, asked):
@@ -67,6 +61,19 @@ class Pushing:
                     yield item
             except LockedError as busy:
                 yield PushSummary(status="partial", server=self._connection.server, reason=busy.what)
+
+    def _merge_names(self, log: Log) -> Iterator[PushItem]:
+        from prosa.projections.aliases import SAME_MACHINE
+        from prosa.projections.index import open_index
+        from prosa.sync.merging import merge_self
+        from prosa.sync.report import PushItem
+
+        with closing(open_index(self._home.index)) as db:
+            merged = merge_self(log, db)
+        for device in merged:
+            yield PushItem(what="device", id=device, status="merged", reason=SAME_MACHINE)
+        if merged:
+            caught_up(self._home, log)
 
     def is_news(self, push: PushSummary) -> bool:
         """Whether a push did something, or went otherwise than the last one."""

@@ -279,6 +279,16 @@ class Log:
         events = (event for name in shared for event in self.stream(f"log-{name}") if event.type == LogForked.TYPE)
         return [said for event in events if isinstance(said := event.event(), LogForked)]
 
+    def void_after(self) -> dict[int, int]:
+        """Number of an origin → its last position that holds, of those that the server refused events of."""
+        numbers = {origin.origin.hex(): origin for origin in self.origins}
+        good: dict[int, int] = {}
+        for fork in self.forks():
+            origin = numbers.get(fork.old_origin)
+            if origin is not None and fork.old_position < self.head_of(origin)[0]:
+                good[origin.number] = min(good.get(origin.number, fork.old_position), fork.old_position)
+        return good
+
     def stream_version(self, stream: str) -> int:
         """Number of the last event of a stream in the shared origin, 0 if there is none."""
         row = self._db.execute(VERSION_OF_STREAM, (self.shared.number, stream)).fetchone()

@@ -61,19 +61,8 @@ class Holding:
 
 def standing(log: LogReader) -> LogReader:
     """The log without what is void; itself where nothing is."""
-    good = void_after(log) if isinstance(log, Log) else {}
+    good = log.void_after() if isinstance(log, Log) else {}
     return Holding(log, good) if isinstance(log, Log) and good else log
-
-
-def void_after(log: Log) -> dict[int, int]:
-    """Number of an origin → its last position that holds, of those that have void events behind it."""
-    numbers = {origin.origin.hex(): origin for origin in log.origins}
-    good: dict[int, int] = {}
-    for fork in log.forks():
-        origin = numbers.get(fork.old_origin)
-        if origin is not None and fork.old_position < log.head_of(origin)[0]:
-            good[origin.number] = min(good.get(origin.number, fork.old_position), fork.old_position)
-    return good
 
 
 def fork_and_restate(log: Log, reason: str, old: Origin, good: int) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from prosa.events.log import Log, Origin
 from prosa.events.messages import Head, Heads
-from prosa.events.restating import void_after
-from prosa.sync.http import Connection
 from prosa.sync.plan import Fork, Here, Step, There, plan
 from prosa.sync.receipts import Receipts
+
+if TYPE_CHECKING:
+    from prosa.sync.http import Connection
 
 PROBES: Final = 16
 """Places of an origin that are compared by one request."""
 NO_EVENTS: Final = Head(0, bytes(32))
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """One origin of the log and what to do with it."""
 
     origin: Origin
@@ -35,7 +38,7 @@ def ask_heads(connection: Connection, log: Log) -> Heads:
 
 def ends(log: Log) -> list[tuple[Origin, int]]:
     """Every shared origin and its last event that holds."""
-    good = void_after(log)
+    good = log.void_after()
     shared = [origin for origin in log.origins if origin.scope == "shared"]
     return [(origin, good.get(origin.number, log.head_of(origin)[0])) for origin in shared]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 Reason = Literal["restored", "refused"]
 
 
-class Here(NamedTuple):
+class Here(msgspec.Struct, frozen=True):
     """One origin in this device's log."""
 
     position: int
@@ -21,7 +23,7 @@ class Here(NamedTuple):
     """What is appended now goes under it."""
 
 
-class There(NamedTuple):
+class There(msgspec.Struct, frozen=True):
     """The same origin in the server's log; position 0 of one it never heard of."""
 
     position: int
@@ -30,11 +32,11 @@ class There(NamedTuple):
     """Of its event at the position where the device's copy ends; None where it has none there."""
 
 
-class Nothing(NamedTuple):
+class Nothing(msgspec.Struct, frozen=True):
     """Both sides have the same, or the server has more of an origin that another log goes on with."""
 
 
-class Send(NamedTuple):
+class Send(msgspec.Struct, frozen=True):
     """The events behind a position."""
 
     after: int
@@ -42,7 +44,7 @@ class Send(NamedTuple):
     """The server had more of them before: it lost data, and maybe raw too."""
 
 
-class Fork(NamedTuple):
+class Fork(msgspec.Struct, frozen=True):
     """This log cannot go on under the origin, or a part of it cannot be sent: the server has other events there."""
 
     reason: Reason

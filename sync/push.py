@@ -30,12 +30,9 @@ from prosa.events.messages import (
     Receipt,
 )
 from prosa.events.raw import RawStore
-from prosa.events.restating import fork_and_restate
-from prosa.projections.aliases import SAME_MACHINE
 from prosa.projections.index import open_index
 from prosa.sync.heads import Part, ask_heads, common, compare, ends
 from prosa.sync.http import Connection, NotLoggedIn, ServerRefused, Unreachable
-from prosa.sync.merging import merge_at_server
 from prosa.sync.plan import Fork, Send
 from prosa.sync.receipts import Receipts, Unsent, unconfirmed
 from prosa.sync.report import Left, PushItem, PushSummary
@@ -138,9 +135,11 @@ class _Push:
         try:
             return asked() if asked else ask_heads(self._connection, self._log)
         except ServerRefused as refused:
+            from prosa.sync.merging import merge_at_server
+
             if not merge_at_server(self._home, self._connection, refused):
                 raise
-        yield PushItem(what="device", id=self._connection.device, status="merged", reason=SAME_MACHINE)
+        yield PushItem(what="device", id=self._connection.device, status="merged", reason="the same machine")
         return ask_heads(self._connection, self._log)
 
     def _compared(self, heads: Heads) -> list[Part]:
@@ -265,6 +264,8 @@ class _Push:
 
     def _fork(self, origin: Origin, reason: str, good: int, why: str) -> PushItem:
         """What this log holds of the origin behind `good` is said again under a new one; the server keeps its own."""
+        from prosa.events.restating import fork_and_restate
+
         with held(self._home.locks, "sync"):
             fork_and_restate(self._log, reason, origin, good)
             self._settle()

@@ -7,7 +7,9 @@ one that was set up anew at the same place holds nothing yet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from prosa.events.catalogue import Event, EventsAcknowledged, PushConfirmed, PushRefused
 from prosa.events.database import Database
@@ -22,7 +24,7 @@ WHERE :lost OR NOT EXISTS (SELECT 1 FROM pushed p WHERE p.session = s.key AND p.
 GROUP BY r.raw, s.key ORDER BY r.raw, s.key"""
 
 
-class Unsent(NamedTuple):
+class Unsent(msgspec.Struct, frozen=True):
     """A raw that the server was not shown to hold, and the sessions it is the last raw of a revision of."""
 
     sha256: str

@@ -14,7 +14,7 @@ from store import A, B, C, claude_lines
 
 from prosa.events.catalogue import DeviceMerged, DeviceMergeReverted, DeviceRenamed, SessionExtended, SessionPart
 from prosa.events.log import Draft, Log
-from prosa.events.restating import fork_and_restate, standing, void_after
+from prosa.events.restating import fork_and_restate, standing
 from prosa.server.state import Server
 from prosa.sync.report import Left
 
@@ -111,7 +111,7 @@ def test_a_backup_copied_over_the_log_forks_where_the_server_has_more(
     assert done.summary.status == "complete"
     [fork] = events_of(device, "log_forked")
     with device.log() as log:
-        assert (fork.reason, fork.old_origin, void_after(log)) == ("restored", old.hex(), {})
+        assert (fork.reason, fork.old_origin, log.void_after()) == ("restored", old.hex(), {})
     assert there(served, old) == before[old]  # nothing of it was lost there
     device.sync()
     whole(device)
@@ -217,7 +217,7 @@ def test_what_is_said_again_says_the_same(devices: Devices, tmp_path: Path) -> N
     after = device.store.rebuilt()
     assert [line for line in before[1].differences(after) if line.startswith("session")] == []
     with device.log() as log:
-        assert set(void_after(log).values()) == {good}
+        assert set(log.void_after().values()) == {good}
         said = [event.type for event in log.of_origin(log.shared)]
         assert said[:3] == ["log_opened", "log_forked", "device_identified"]
         assert said.count("session_part") > 2 and "session_extended" not in said

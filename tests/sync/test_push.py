@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import httpx
+import msgspec
 import pytest
 from pushes import Device, Devices, Network, assert_whole, events_of, here, there
 from served import Served
@@ -12,7 +13,7 @@ from store import A, B, claude_lines
 
 from prosa.events.catalogue import DeviceRenamed
 from prosa.events.log import Draft
-from prosa.events.messages import EVENTS_BYTES, EVENTS_LIMIT, PART_BYTES
+from prosa.events.messages import EVENTS_BYTES, EVENTS_LIMIT, PART_BYTES, PushBatch
 from prosa.events.raw import RawStore
 from prosa.sync.report import Left
 
@@ -85,11 +86,22 @@ def test_pages_of_every_size(more: int, devices: Devices, served: Served) -> Non
 
 def test_a_batch_ends_at_its_bytes_and_a_larger_event_goes_alone(devices: Devices, served: Served) -> None:
     device = devices()
-    noise = [os.urandom(700_000).hex() for _ in range(3)]
-    device.store.write(A, b"".join(claude_lines(A, 4, text=noise[0]) + claude_lines(A, 9, start=4, text=noise[1])))
-    done = device.sync()
-    assert done.summary.bytes > EVENTS_BYTES
-    assert (done.summary.status, done.summary.refused) == ("complete", 0)
+    device.sync()
+    sizes = [1, EVENTS_BYTES * 2 // 5, EVENTS_BYTES * 2 // 5, 1, EVENTS_BYTES + 500_000, 1]
+    with device.log() as log:
+        for n, size in enumerate(sizes):
+            name = os.urandom(size).hex()  # compressed to half of it
+            log.append([Draft(f"device-{n}", 0, DeviceRenamed(device=f"{n}", name=name, by="me"))])
+    sent: list[int] = []
+
+    def count(request: httpx.Request) -> str:
+        if request.url.path == "/v1/events":
+            sent.append(len(msgspec.msgpack.decode(request.content, type=PushBatch).events))
+        return "ok"
+
+    device.network = Network(count)
+    assert device.push().summary.status == "complete"
+    assert sent == [4, 1, 1]
     assert_equal_logs(served, device)
 
 

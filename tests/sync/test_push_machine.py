@@ -332,7 +332,7 @@ def facts_of(events: Any) -> dict[str, set[tuple[str, int | None]]]:
 
 def test_any_interleaving(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushing, "EVENTS_LIMIT", PAGE)
-    examples = int(os.environ.get("PROSA_PUSH_EXAMPLES", "8"))
+    examples = int(os.environ.get("PROSA_PUSH_EXAMPLES", "25"))
     with a_server(new_database(cluster), tmp_path / "server") as served:
         PushMachine.served = served
         run_state_machine_as_test(
