@@ -32,20 +32,11 @@ from prosa.server.routes import ENDPOINTS
 from prosa.server.settings import Settings
 from prosa.server.state import OWNER, Clock, Server
 from prosa.server.tables import read_sums
+from prosa.server.wakeups import AWAY
 
 LOG_ID: Final = "SELECT log_id FROM owners WHERE owner = $1"
 POOL: Final = 20
 CLOSE_S: Final = 10.0
-AWAY: Final = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,
-    OSError,
-)
-"""What is raised while Postgres or the raw store cannot be reached."""
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ from prosa.events.errors import ProsaError
 from prosa.server.raws import raw_name
 from prosa.server.state import Connection, Server
 from prosa.server.uploads import drop_parts
+from prosa.server.wakeups import AWAY
 
 KEPT_DAYS: Final = 7
 LOOK_S: Final = 60.0
@@ -93,5 +94,5 @@ async def collect_on(server: Server) -> None:
         try:
             if looked % ROUND == 0 or await server.pool.fetchval(ERASED, server.owner):
                 await collect(server)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ProsaError) as down:
+        except (*AWAY, asyncpg.PostgresError, ProsaError) as down:
             log.warning("not collected", extra={"error": type(down).__name__})

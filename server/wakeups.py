@@ -20,6 +20,17 @@ CHANNEL: Final = "prosa_log"
 POLL_S: Final = 30.0
 HEAD: Final = "SELECT position FROM log_head WHERE owner = $1"
 
+AWAY: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+)
+"""What is raised while Postgres or the raw store cannot be reached."""
+
 log = logging.getLogger(__name__)
 
 
@@ -78,11 +89,17 @@ class Hub:
                     try:
                         await self._follow(server, connection)
                     finally:
-                        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-                            await connection.remove_listener(CHANNEL, self._hear)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as down:
+                        await self._unlisten(connection)
+            except (*AWAY, asyncpg.PostgresError) as down:
                 log.warning("no word from Postgres", extra={"error": type(down).__name__})
             await asyncio.sleep(1)
+
+    async def _unlisten(self, connection: Connection) -> None:
+        try:
+            if not connection.is_closed():
+                await connection.remove_listener(CHANNEL, self._hear)
+        except (*AWAY, asyncpg.PostgresError):
+            connection.terminate()  # what cannot be told so must not go back to the pool
 
     async def _follow(self, server: Server, connection: Connection) -> None:
         while not self.closed:
