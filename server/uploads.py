@@ -23,6 +23,9 @@ UPLOAD_BYTES: Final = 64 * 1024 * 1024
 PARTS: Final = 10_000
 
 ROW: Final = "SELECT size, stored FROM raws WHERE owner = $1 AND sha256 = $2"
+WANT_ROW: Final = """
+UPDATE raws SET unused_since = CASE WHEN unused_since = '-infinity' THEN unused_since END
+WHERE owner = $1 AND sha256 = $2 RETURNING size, stored"""
 PUT_ROW: Final = """
 INSERT INTO raws (owner, sha256, size, stored) VALUES ($1, $2, $3, $4)
 ON CONFLICT (owner, sha256) DO UPDATE SET unused_since = NULL, stored = excluded.stored"""
@@ -129,7 +132,7 @@ async def drop_parts(server: Server, sha256: str) -> int:
 
 
 async def _known(server: Server, sha256: str, size: int) -> RawStored | None:
-    row = await server.pool.fetchrow(ROW, server.owner, sha256)
+    row = await server.pool.fetchrow(WANT_ROW, server.owner, sha256)  # waits for a collector that has it
     if row is None:
         return None
     if row["size"] != size:
