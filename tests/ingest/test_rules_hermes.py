@@ -382,7 +382,7 @@ def test_what_a_human_typed(home: Listed, db: Db, text: str, fields: dict[str, A
         ),
         ('\0json:[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:x"}}]', "see"),
         ('\0json:[{"type":"image_url","image_url":{"url":"data:x"}}]', "[image]"),
-        ("\0json:[broken", "\0json:[broken"),
+        ("\0json:[broken", "json:[broken"),
     ],
 )
 def test_the_first_prompt_is_unwrapped(home: Listed, db: Db, text: str, typed: str) -> None:
