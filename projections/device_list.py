@@ -7,11 +7,12 @@ from typing import Final
 import msgspec
 
 from prosa.projections.aliases import Aliases, Merge
-from prosa.projections.named_devices import MERGES, NAMES
 from prosa.projections.tables import Tables
 from prosa.projections.zones import rfc3339
 
 ENTRIES: Final = "SELECT device, hostname, platform FROM devices ORDER BY position"
+NAMES: Final = "SELECT device, name, at_us FROM device_names"
+MERGES: Final = "SELECT id, device, into_device, evidence, at_us, reverted FROM merges"
 WORK: Final = "SELECT device, count(*), max(last) FROM sessions WHERE device IS NOT NULL GROUP BY device"
 
 

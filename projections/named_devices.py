@@ -10,18 +10,31 @@ from typing import Final
 from prosa.projections.aliases import Aliases, Merge
 from prosa.projections.tables import Tables
 
-HOSTNAMES: Final = "SELECT device, hostname FROM devices ORDER BY position"
-NAMES: Final = "SELECT device, name, at_us FROM device_names"
-MERGES: Final = "SELECT id, device, into_device, evidence, at_us, reverted FROM merges"
+HOSTNAME, NAME, MERGE = range(3)
+ALL: Final = f"""
+SELECT {HOSTNAME} AS what, position AS at, device, hostname AS name, '' AS into_device, '' AS evidence, 0 AS reverted
+FROM devices
+UNION ALL SELECT {NAME}, at_us, device, name, '', '', 0 FROM device_names
+UNION ALL SELECT {MERGE}, at_us, device, id, into_device, evidence, reverted FROM merges
+ORDER BY what, at"""
+"""In one statement: it may have a way to go."""
 
 
 class Devices:
     """All of one state of the tables."""
 
     def __init__(self, tables: Tables) -> None:
-        self._hostnames: dict[str, str] = dict(tables.execute(HOSTNAMES))
-        self._names = {device: (name, at_us) for device, name, at_us in tables.execute(NAMES)}
-        self._aliases = Aliases(Merge._make(row) for row in tables.execute(MERGES))
+        self._hostnames: dict[str, str] = {}
+        self._names: dict[str, tuple[str, int]] = {}
+        merges = []
+        for what, at, device, name, into, evidence, reverted in tables.execute(ALL):
+            if what == HOSTNAME:
+                self._hostnames[device] = name
+            elif what == NAME:
+                self._names[device] = name, at
+            else:
+                merges.append(Merge(name, device, into, evidence, at, reverted))
+        self._aliases = Aliases(merges)
         self._found: dict[str | None, str | None] = {None: None}
 
     def shown(self, device: str) -> str:

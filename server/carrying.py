@@ -85,7 +85,7 @@ def start_carrying(db: Database) -> None:
 async def carry(connection: Connection, db: Database, place: Place) -> int:
     """Bring Postgres to where the working file is. Returns that position.
 
-    The connection is to take vectors. Raises Displaced where this file's rows are no longer wanted, Held where its
+    Raises Displaced where this file's rows are no longer wanted, Held where its
     row is locked: try again.
     """
     async with connection.transaction():

@@ -48,7 +48,7 @@ FACTS: Final = {
     "revisions": Said(
         "t.origin, t.surface, t.revision, t.profile, t.parser, t.raw, t.first, t.first_at, t.last, t.latest, t.header"
     ),
-    **dict.fromkeys(TEXTS, Said("t.words, t.tsv", "t.rowid >> 24")),
+    **dict.fromkeys(TEXTS, Said("t.words, t.cut", "t.rowid >> 24")),
 }
 OF_SESSIONS: Final = """
 SELECT s.key, md5(string_agg(said, ';' ORDER BY place, said)) FROM (

@@ -8,9 +8,9 @@ newest first, or read whole; which is cheaper is estimated from Postgres' own st
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prosa.projections import tokens
 from prosa.projections.filtering import Condition
@@ -19,7 +19,7 @@ from prosa.projections.hits import ORDER, Place, Wanted, turns_source
 from prosa.projections.records import MASK, SHIFT, TEXTS, span
 from prosa.projections.tables import Tables, Value, Values, value
 from prosa.server.following import place_of
-from prosa.server.mirror import LEXEME_BYTES
+from prosa.server.text_rows import LEXEME_BYTES
 
 TRIED: Final = 40
 """Sessions beyond those wanted that are tried before a class is read whole."""
@@ -29,6 +29,10 @@ MANY: Final = 10_000
 """So many hits are put in order by Postgres, which would read all sessions to do that for few of them."""
 HIT_US: Final = 0.25
 """Of reading a hit by the index of words."""
+FEW_US: Final = 2_000.0
+"""What can be read in so much time is read at once, also of classes that may not be asked for."""
+FEW_READ: Final = 20_000
+"""Where more come, the estimate was wrong."""
 TEXT_US: Final = 10.0
 """Of looking for words in a row's text, which is out of line and compressed."""
 WORDS_ASKED: Final = 32
@@ -44,10 +48,11 @@ NEIGHBOURS_ASKED: Final = 6
 NEAR: Final = "get_byte(substr(f.followers, ({} & (octet_length(f.followers) - 1)) + 1, 1), 0) & {} <> 0"
 IN_TURN: Final = "CASE WHEN {} THEN {} ELSE FALSE END"
 """AND in this order: the planner would look into the text first."""
-BY_WORDS: Final = "f.tsv @@ CAST(:match AS tsquery)"
+BY_WORDS: Final = "lexemes(f.words, f.cut) @@ CAST(:match AS tsquery)"
 OF_TEXT: Final = """
 {} f LEFT JOIN pieces i ON i.id = f.rowid LEFT JOIN turns t ON t.id = coalesce(i.turn, f.rowid)"""
 IN_SESSION: Final = "SELECT {id} FROM {source} AND {id} BETWEEN :low AND :high ORDER BY {id} DESC"
+FEW_HITS: Final = "SELECT {score} AS score, {0} AS hit FROM {1} LIMIT :few"
 ALL: Final = f"SELECT max({{id}}) AS hit FROM {{source}} GROUP BY {{id}} >> {SHIFT}"
 AMONG: Final = f"""
 SELECT s.sid FROM sessions s WHERE {{among}} AND s.sid IN list(:sids) AND NOT s.sid IN list(:found)
@@ -90,7 +95,10 @@ class PgFinder:
     def __init__(self, tables: Tables, wanted: Wanted) -> None:
         self._tables, self._wanted = tables, wanted
         self._words = words_of(wanted.query) if wanted.query.groups else None
-        self._found: dict[str, int] = {}
+        self._estimated: dict[str, int] = {}
+        self._rows: dict[str, float] = {}
+        self._read: dict[int, list[int]] | None = None
+        self._orders: dict[str, list[int]] = {}
 
     def again(self, query: Query) -> PgFinder:
         return PgFinder(self._tables, self._wanted._replace(query=query))
@@ -100,6 +108,10 @@ class PgFinder:
         return int(value(self._tables, COUNT.format(chosen.sql), chosen.values))
 
     def first(self, score: int, among: Condition, found: Collection[int], count: int | None) -> list[Place]:
+        if score in self._few():
+            newest = {hit >> SHIFT: hit for hit in reversed(self._few()[score])}
+            sids = [sid for sid in self._order(among) if sid in newest and sid not in found] if newest else []
+            return [Place(score, sid, newest[sid]) for sid in sids[:count]]
         limit = NO_LIMIT if count is None else count
         known: dict[str, Value] = {**among.values, "found": list(found), "count": limit, "tried": limit + TRIED}
         if self._tries(score, limit):
@@ -120,13 +132,42 @@ class PgFinder:
         return [Place(score, sid, newest[sid]) for sid in sids]
 
     def in_session(self, score: int, sid: int) -> list[int]:
+        if score in self._few():
+            return [hit for hit in self._few()[score] if hit >> SHIFT == sid]
         low, high = span(sid)
-        id_, source = self._source(score)
+        id_, source = self._source(score, by_index=False)
         return self._hits(IN_SESSION.format(id=id_, source=source), {"low": low, "high": high})
 
     def _hits(self, sql: str, values: Values) -> list[int]:
+        return [hit for (hit,) in self._ask(sql, values)]
+
+    def _ask(self, sql: str, values: Values) -> Iterator[Any]:
+        """Rows of a statement that says the words, and maybe the turns."""
         known = {**values, **(self._wanted.turns.values if self._wanted.turns else {})}
-        return [hit for (hit,) in self._tables.execute(sql, {**known, **(self._words.values if self._words else {})})]
+        return self._tables.execute(sql, {**known, **(self._words.values if self._words else {})})
+
+    def _few(self) -> dict[int, list[int]]:
+        """Every hit of the classes that are read faster than asked for one by one, the newest of a session first."""
+        if self._read is None:
+            self._read = {}
+            cheap = [score for score in range(len(TEXTS)) if self._words and self._whole_us(score) < FEW_US]
+            if cheap:
+                parts = [f"({FEW_HITS.format(*self._source(score), score=score)})" for score in cheap]
+                hits: dict[int, list[int]] = {score: [] for score in cheap}
+                for score, hit in self._ask(" UNION ALL ".join(parts), {"few": FEW_READ}):
+                    hits[score].append(hit)
+                self._read = {score: sorted(of, reverse=True) for score, of in hits.items() if len(of) < FEW_READ}
+        return self._read
+
+    def _order(self, among: Condition) -> list[int]:
+        """The sessions of those hits, in order."""
+        order = self._orders.get(among.sql)
+        if order is None:
+            sids = {hit >> SHIFT for of_class in self._few().values() for hit in of_class}
+            known = {**among.values, "sids": list(sids), "found": [], "count": NO_LIMIT}
+            rows = self._tables.execute(AMONG.format(among=among.sql), known) if sids else iter(())
+            order = self._orders[among.sql] = [sid for (sid,) in rows]
+        return order
 
     def _tries(self, score: int, count: int) -> bool:
         """Whether trying the newest sessions one by one is cheaper than reading the class whole, as far as is known."""
@@ -134,21 +175,25 @@ class PgFinder:
             return False
         if self._words is None:
             return True
-        table = TEXTS[score]
-        hits = self._estimates()[table]
-        whole_us = hits * (HIT_US + (TEXT_US if self._words.checks or self._wanted.turns else 0))
+        whole_us = self._whole_us(score)
         if whole_us < count * TEXT_US:
             return False
-        rows: float = dict(self._tables.execute(ROWS, {"names": TEXTS}))[table]
-        return (count + TRIED) * rows / max(hits, 1) * TEXT_US < whole_us
+        table = TEXTS[score]
+        self._rows = self._rows or dict(self._tables.execute(ROWS, {"names": TEXTS}))
+        return (count + TRIED) * self._rows[table] / max(self._estimates()[table], 1) * TEXT_US < whole_us
+
+    def _whole_us(self, score: int) -> float:
+        """What reading the class whole takes."""
+        checked = self._words is not None and bool(self._words.checks or self._wanted.turns)
+        return self._estimates()[TEXTS[score]] * (HIT_US + (TEXT_US if checked else 0))
 
     def _estimates(self) -> dict[str, int]:
         """Rows of each class that the index of words will find, as Postgres plans with."""
-        if not self._found and self._words:
+        if not self._estimated and self._words:
             ((plan,),) = self._tables.execute(ESTIMATE, self._words.values)
             parts = json.loads(plan)[0]["Plan"]["Plans"]
-            self._found = {part["Relation Name"]: part["Plan Rows"] for part in parts}
-        return self._found
+            self._estimated = {part["Relation Name"]: part["Plan Rows"] for part in parts}
+        return self._estimated
 
     def _source(self, score: int, *, by_index: bool = True) -> tuple[str, str]:
         """What is selected, and what stands behind FROM."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import struct
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any, Final, NamedTuple
 from prosa.events.database import Database, connect
 from prosa.projections.index import lay_out
 from prosa.projections.records import TEXTS, create_plain_texts
-from prosa.projections.tokens import words_of_spaced
-from prosa.server.following import followers
+from prosa.server import text_rows
 from prosa.server.state import Connection
 from prosa.server.threads import in_thread
 
@@ -29,10 +27,6 @@ TYPES: Final = {"INTEGER": "bigint", "TEXT": 'text COLLATE "C"', "BLOB": "bytea"
 PIECE_ROWS: Final = 5_000
 PIECE_CHARACTERS: Final = 2_000_000
 """Bounds of what is in memory on its way to Postgres; a single longer text stands alone."""
-LEXEME_BYTES: Final = 1_000
-"""Longer words are cut in the index of words: a tsvector takes none above 2,046 bytes, an index entry 2,704."""
-VECTOR_BYTES: Final = 1_000_000
-"""A tsvector takes 1 MiB. 200,000 characters stay below it unless composing made three of one."""
 
 INDEX_MEMORY: Final = "256MB"
 
@@ -110,11 +104,10 @@ def open_working(path: Path) -> Database:
 
 def ddl(schema: str) -> str:
     """Statements that make the schema and its tables; `fill` adds keys and indexes."""
-    statements = [f"CREATE SCHEMA {schema}"]
+    statements = [f"CREATE SCHEMA {schema}", text_rows.FUNCTION.format(schema)]
     for table in tables():
         if table.is_text:
-            columns = ["rowid bigint NOT NULL", "tsv tsvector NOT NULL"]
-            columns += ["words text STORAGE EXTERNAL NOT NULL", "followers bytea STORAGE EXTERNAL NOT NULL"]
+            columns = [f"{name} {kind}" for name, kind in text_rows.COLUMNS.items()]
         else:
             columns = [
                 f'"{name}" {TYPES[kind]}{" NOT NULL" if required else ""}'
@@ -134,7 +127,7 @@ def indexes(schema: str) -> Iterator[str]:
         for name in text:
             yield f'CREATE INDEX ON {place} USING hash ("{name}")'
         if table.is_text:
-            yield f"CREATE INDEX ON {place} USING gin (tsv) WITH (fastupdate = off)"
+            yield text_rows.INDEX.format(schema, table.name)
     for column in ("key", "id", "parent", "leaf"):
         yield f"CREATE INDEX ON {schema}.sessions USING hash ({column})"
     yield f"CREATE INDEX ON {schema}.sessions (last DESC NULLS LAST)"
@@ -144,7 +137,6 @@ def indexes(schema: str) -> Iterator[str]:
 
 async def fill(connection: Connection, schema: str, db: Database) -> int:
     """Copy every row of a working file into a schema that `ddl` made. Returns how many."""
-    await take_vectors(connection)
     rows = 0
     for table in tables():
         cursor = db.execute(f"SELECT {', '.join(_quoted(table.columns))} FROM {table.name}")
@@ -160,7 +152,7 @@ async def fill(connection: Connection, schema: str, db: Database) -> int:
 
 async def copy(connection: Connection, schema: str, table: Table, rows: Iterable[Row]) -> int:
     """Copy rows as they lie in the working file. Returns how many."""
-    columns = ["rowid", "words", "tsv", "followers"] if table.is_text else list(table.columns)
+    columns = list(text_rows.COLUMNS) if table.is_text else list(table.columns)
     pieces = _pieces(table, rows)
     done = 0
     coming = asyncio.ensure_future(in_thread(lambda: next(pieces, None)))
@@ -174,11 +166,6 @@ async def copy(connection: Connection, schema: str, table: Table, rows: Iterable
     return done
 
 
-async def take_vectors(connection: Connection) -> None:
-    """Let a connection copy tsvectors as `vector` makes them: asyncpg has no binary form of its own for the type."""
-    await connection.set_type_codec("tsvector", schema="pg_catalog", encoder=bytes, decoder=bytes, format="binary")
-
-
 # rows
 
 
@@ -188,17 +175,12 @@ def _pieces(table: Table, rows: Iterable[Row]) -> Iterator[list[Row]]:
     size = 0
     for row in rows:
         size += sum(len(row[place]) for place in texts if row[place] is not None)
-        piece.append(_text_row(row) if table.is_text else storable(row) if texts else row)
+        piece.append(text_rows.text_row(*row) if table.is_text else storable(row) if texts else row)
         if len(piece) >= PIECE_ROWS or size > PIECE_CHARACTERS:
             yield piece
             piece, size = [], 0
     if piece:
         yield piece
-
-
-def _text_row(row: Row) -> Row:
-    words = words_of_spaced(row[1])
-    return row[0], f" {' '.join(words)} ", vector(words), followers(words)
 
 
 def storable(row: Row) -> Row:
@@ -207,23 +189,6 @@ def storable(row: Row) -> Row:
         UNSTORABLE.sub("\ufffd", value) if isinstance(value, str) and UNSTORABLE.search(value) else value
         for value in row
     )
-
-
-def lexeme(word: str) -> str:
-    """A word as the index of words has it: cut where it is very long."""
-    if len(word) * 4 <= LEXEME_BYTES:
-        return word
-    return word.encode()[:LEXEME_BYTES].decode("utf-8", "ignore")
-
-
-def vector(words: Iterable[str]) -> bytes:
-    """A tsvector without positions, in the binary form that Postgres reads."""
-    entries = sorted({lexeme(word).encode() for word in words})
-    size = sum(map(len, entries))
-    while size > VECTOR_BYTES:
-        size -= len(entries.pop())
-    body = b"".join(entry + b"\0\0\0" for entry in entries)
-    return struct.pack(">i", len(entries)) + body
 
 
 def _quoted(names: Iterable[str]) -> list[str]:

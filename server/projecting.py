@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from prosa.events import codec
 from prosa.events.catalogue import BodyErased
 from prosa.events.database import Database, use_wal
-from prosa.events.errors import ProsaError, UpgradeError
+from prosa.events.errors import DamageError, ProsaError, UpgradeError
 from prosa.events.locks import held
 from prosa.events.log import Recorded
 from prosa.projections.building import Load
@@ -93,6 +95,7 @@ class Projection:
 
     def filled(self) -> None:
         """Postgres has the rows: drop the texts, and note what changes from here on."""
+        self.db.pragma("journal_mode", "off")  # until this ends nobody takes the file for whole
         for table in TEXTS:
             self.db.execute(f"UPDATE {table} SET text = NULL")
         start_carrying(self.db)
@@ -138,7 +141,10 @@ def _erase(db: Database, recorded: Recorded) -> bool:
     """Take a session's words out at once where its erasure was requested; the rest goes when the file is made anew."""
     if recorded.erased or not codec.known(recorded.type, recorded.version):
         return False
-    event = codec.decode_as(BodyErased, recorded.body())
+    try:
+        event = codec.decode_as(BodyErased, recorded.body())
+    except (DamageError, msgspec.DecodeError):
+        return False  # replay has put it aside
     if event.reason != "requested" or not event.subject.startswith("session-"):
         return False
     forget_texts(db, event.subject.removeprefix("session-"))

@@ -89,10 +89,22 @@ async def rebuild(server: Server) -> list[str]:
     Raises LockedError while another one runs.
     """
     async with _alone(server) as connection:
-        async with _filled(server, connection) as made:
+        async with _filled(server, connection, await _position(connection, server.owner)) as made:
             found = await _compared(server, connection, made, switch=True)
         await connection.execute("SELECT pg_notify($1, '')", CHANNEL)  # the worker is to look for it
         return found
+
+
+async def overtake(server: Server) -> int:
+    """Make the owner's projection anew up to where the log ends now and switch to it; for its worker, far behind.
+
+    Returns that position. Raises LockedError while a rebuild runs.
+    """
+    async with _alone(server) as connection, _filled(server, connection, None) as made:
+        async with connection.transaction():
+            await serving(connection, server.owner, lock=True)
+            await _switch(connection, made)
+        return made.position
 
 
 async def check(server: Server) -> list[str]:
@@ -100,7 +112,7 @@ async def check(server: Server) -> list[str]:
     async with _alone(server) as connection:
         if await serving(connection, server.owner) is None:
             return ["there is no projection that serves"]
-        async with _filled(server, connection) as made:
+        async with _filled(server, connection, await _position(connection, server.owner)) as made:
             return await _compared(server, connection, made, switch=False)
 
 
@@ -119,15 +131,13 @@ async def _alone(server: Server) -> AsyncIterator[Connection]:
 
 
 @contextlib.asynccontextmanager
-async def _filled(server: Server, connection: Connection) -> AsyncIterator[Projection]:
-    """A new projection, filled and not yet asked; dropped afterwards unless it serves."""
-    now = await serving(connection, server.owner)
+async def _filled(server: Server, connection: Connection, until: int | None) -> AsyncIterator[Projection]:
+    """A new projection up to a position, not yet asked; dropped afterwards unless it serves."""
     worker = os.urandom(8).hex()
     number = await connection.fetchval(NEW, server.owner, SCHEMA_VERSION, worker)
     place = Place(server.owner, number, worker)
     made = Projection(folder_of(server), place)
     try:
-        until = now.position if now and now.version == SCHEMA_VERSION else None
         reader = PgLog(connection, asyncio.get_running_loop(), server.owner, until=until, ahead=True)
         await in_thread(lambda: made.load(reader), reader.stop)
         await connection.execute(ddl(place.schema))
@@ -162,14 +172,20 @@ async def _compared(server: Server, connection: Connection, made: Projection, *,
             else:
                 found = [f"the serving projection is at {old.position}, the new one at {made.position}"]
         if switch:
-            await connection.execute(RETIRE, owner)
-            await connection.execute(SERVE, owner, made.place.number)
-            await save_parked(connection, owner, made.db)
+            await _switch(connection, made)
     log.info("projections compared", extra={"differences": len(found), "switched": switch})
     return found
 
 
+async def _switch(connection: Connection, made: Projection) -> None:
+    owner = made.place.owner
+    await connection.execute(RETIRE, owner)
+    await connection.execute(SERVE, owner, made.place.number)
+    await save_parked(connection, owner, made.db)
+
+
 async def _position(connection: Connection, owner: int) -> int | None:
+    """Where the serving projection is, if it can be compared with."""
     now = await serving(connection, owner)
     return now.position if now and now.version == SCHEMA_VERSION else None
 

@@ -23,7 +23,8 @@ NUMBERS: Final = re.compile(r"\blist\(:(\w+)\) (\w+)")
 BEGIN: Final = """
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 SET LOCAL search_path TO {}, public; SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
-SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL statement_timeout = '{}s'"""
+SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL max_parallel_workers_per_gather = 0;
+SET LOCAL statement_timeout = '{}s'"""
 TIMEOUT_S: Final = 60
 
 

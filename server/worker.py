@@ -20,10 +20,9 @@ from prosa.events import codec
 from prosa.events.errors import DamageError, LockedError
 from prosa.projections.index import SCHEMA_VERSION, IndexMissing
 from prosa.server.carrying import Displaced, Held, Place, carry
-from prosa.server.mirror import take_vectors
 from prosa.server.projecting import NEWER, Projection
 from prosa.server.reading import PgLog
-from prosa.server.rebuilding import folder_of, rebuild, serving, tidy
+from prosa.server.rebuilding import folder_of, overtake, rebuild, serving, tidy
 from prosa.server.state import Connection, Server
 from prosa.server.threads import in_thread
 from prosa.server.wakeups import CHANNEL
@@ -35,12 +34,20 @@ TIDY_S: Final = 300.0
 PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 WAIT_POLL_S: Final = 0.1
+FAR: Final = 2_000
+"""So many events behind, and a third of the log, making all anew is faster than going on step by step."""
+FAR_PART: Final = 3
+CARRY_S: Final = 1.0
+"""With more to do, what so many seconds of steps changed is carried at once."""
 
 HEAD: Final = "SELECT position FROM log_head WHERE owner = $1"
 PROJECTED: Final = "SELECT position FROM projections WHERE owner = $1 AND state = 'serving'"
 UNKNOWN: Final = """
 SELECT DISTINCT e.type, e.version FROM events e JOIN parked p ON p.owner = e.owner AND p.stream = e.stream
 WHERE e.owner = $1 AND starts_with(p.reason, $2)"""
+
+DAMAGED: Final = (IndexMissing, apsw.CorruptError, apsw.NotADBError)
+"""What a working file of another log (a restored backup) meets, or one that was harmed."""
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +115,6 @@ class Worker:
         owner = self._server.owner
         while not await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", LOCK, owner):
             await self._pause(POLL_S)
-        await take_vectors(connection)
         while projection := await self._adopted(connection) or await self._made(connection):
             try:
                 await self._keep_up(connection, projection)
@@ -149,12 +155,10 @@ class Worker:
                 await tidy(self._server, connection)
                 tidied = time.monotonic()
             try:
-                more = await self._step(connection, projection)
-            except (
-                IndexMissing,
-                apsw.CorruptError,
-                apsw.NotADBError,
-            ):  # of another log (a restored backup), or damaged
+                if await self._is_far(connection, projection) and await self._overtaken(projection):
+                    return
+                more = await self._steps(connection, projection)
+            except DAMAGED:
                 await rebuild(self._server)
                 return
             if projection.due:
@@ -162,28 +166,52 @@ class Worker:
             if not more:
                 await self._pause(POLL_S)
 
-    async def _step(self, connection: Connection, projection: Projection) -> bool:
-        """One step forward. Returns whether there was something to do."""
+    async def _is_far(self, connection: Connection, projection: Projection) -> bool:
+        head: int = await connection.fetchval(HEAD, self._server.owner)
+        behind = head - projection.position
+        return behind > FAR and behind * FAR_PART > head
+
+    async def _overtaken(self, projection: Projection) -> bool:
+        """Whether another projection serves now, made up to the head of this moment."""
+        try:
+            began = time.monotonic()
+            position = await overtake(self._server)
+        except LockedError:  # a rebuild is at work
+            return False
+        self._server.metrics.count_projected(position - projection.position, time.monotonic() - began)
+        await self._reached(position)
+        return True
+
+    async def _steps(self, connection: Connection, projection: Projection) -> bool:
+        """Some steps forward, and carried. Returns whether there was something to do."""
         began = time.monotonic()
         until = await connection.fetchval(HEAD, self._server.owner)
         reader = PgLog(connection, asyncio.get_running_loop(), self._server.owner, until=until, ahead=True)
-        applied = await in_thread(lambda: projection.step(reader), reader.stop)
-        if applied is None:
+        events = 0
+        while time.monotonic() - began < CARRY_S:
+            applied = await in_thread(lambda: projection.step(reader), reader.stop)
+            if applied is None:
+                break
+            events += len(applied.events)
+        if not events and projection.position == projection.carried:
             if (await serving(connection, self._server.owner) or Place(0, 0, "")).worker != projection.place.worker:
                 raise Displaced
             return False
         await self._carry(connection, projection)
-        self._server.metrics.count_projected(len(applied.events), time.monotonic() - began)
-        log.info("projected", extra={"events": len(applied.events), "position": applied.position})
+        self._server.metrics.count_projected(events, time.monotonic() - began)
+        log.info("projected", extra={"events": events, "position": self.position})
         return True
 
     async def _carry(self, connection: Connection, projection: Projection) -> None:
         while True:
             try:
-                self.position = await carry(connection, projection.db, projection.place)
-                break
+                await self._reached(await carry(connection, projection.db, projection.place))
+                return
             except Held:  # a rebuild compares
                 await asyncio.sleep(WAIT_POLL_S)
+
+    async def _reached(self, position: int) -> None:
+        self.position = position
         async with self._moved:
             self._moved.notify_all()
 

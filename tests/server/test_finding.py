@@ -109,7 +109,6 @@ def both(cluster: Cluster) -> Iterator[Both]:
     loop = Loop()
     connection = loop.run(asyncpg.connect(new_database(cluster)))
     loop.run(connection.execute(mirror.ddl("p1_1")))
-    loop.run(mirror.take_vectors(connection))
     loop.run(read_sums(connection))
     for statement in mirror.indexes("p1_1"):
         loop.run(connection.execute(statement))

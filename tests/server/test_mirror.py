@@ -15,7 +15,8 @@ from prosa.events.facts import Usage
 from prosa.projections.building import Load
 from prosa.projections.records import TEXTS
 from prosa.projections.tokens import words
-from prosa.server.mirror import LEXEME_BYTES, MIRRORED, ddl, fill, lexeme, open_working, tables
+from prosa.server.mirror import MIRRORED, ddl, fill, open_working, tables
+from prosa.server.text_rows import LEXEME_BYTES, lexeme
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +48,8 @@ async def filled(connection: asyncpg.Connection, device: Device, path: Path) -> 
 async def find(connection: asyncpg.Connection, word: str) -> list[int]:
     """Row ids of the prompts that have a word, by the index."""
     rows = await connection.fetch(
-        "SELECT rowid FROM p1_1.text_prompt WHERE tsv @@ $1::text::tsquery ORDER BY rowid", f"'{lexeme(word)}'"
+        "SELECT rowid FROM p1_1.text_prompt WHERE p1_1.lexemes(words, cut) @@ $1::text::tsquery ORDER BY rowid",
+        f"'{lexeme(word.encode()).decode()}'",
     )
     return [row[0] for row in rows]
 
@@ -71,7 +73,8 @@ async def test_the_planner_finds_words_by_the_index(connection: asyncpg.Connecti
     device = Device(tmp_path)
     device.session("a", **{f"t{n}": f"word{n} common" for n in range(3000)})
     await filled(connection, device, tmp_path / "w.db")
-    plan = await connection.fetch("EXPLAIN SELECT rowid FROM p1_1.text_prompt WHERE tsv @@ 'word7'::tsquery")
+    found = "SELECT rowid FROM p1_1.text_prompt WHERE p1_1.lexemes(words, cut) @@ 'word7'::tsquery"
+    plan = await connection.fetch(f"EXPLAIN {found}")
     assert any("Index Scan" in row[0] for row in plan)
     options = "SELECT reloptions FROM pg_class WHERE relname LIKE 'text_prompt%' AND relkind = 'i' AND relam ="
     found = await connection.fetchval(f"{options} (SELECT oid FROM pg_am WHERE amname = 'gin')")
@@ -126,6 +129,6 @@ async def test_what_postgres_takes_for_no_text_becomes_a_replacement_character(
 
 
 def test_a_long_word_is_cut_at_a_character() -> None:
-    assert lexeme("ab") == "ab"
-    assert len(lexeme("x" * 5_000)) == LEXEME_BYTES
-    assert lexeme("漢" * 400) == "漢" * (LEXEME_BYTES // 3)
+    assert lexeme(b"ab") == b"ab"
+    assert len(lexeme(b"x" * 5_000)) == LEXEME_BYTES
+    assert lexeme(("漢" * 400).encode()).decode() == "漢" * (LEXEME_BYTES // 3)

@@ -26,7 +26,6 @@ from prosa.projections.digest import Digest
 from prosa.server.app import open_server
 from prosa.server.carrying import Displaced, Held, Place, carry
 from prosa.server.comparing import digest
-from prosa.server.mirror import take_vectors
 from prosa.server.postgres import Cluster
 from prosa.server.projecting import Projection
 from prosa.server.reading import PgLog
@@ -81,7 +80,9 @@ async def found(server: Server, word: str) -> list[str]:
     rows: set[str] = set()
     for table in ("text_prompt", "text_answer", "text_thinking", "text_rest"):
         statement = f"SELECT s.id FROM {{s}}.{table} t JOIN {{s}}.sessions s ON s.sid = t.rowid >> 24"
-        rows |= {row[0] for row in await ask(server, f"{statement} WHERE tsv @@ '{word}'::tsquery")}
+        rows |= {
+            row[0] for row in await ask(server, f"{statement} WHERE {{s}}.lexemes(words, cut) @@ '{word}'::tsquery")
+        }
     return sorted(rows)
 
 
@@ -399,7 +400,6 @@ async def test_only_a_file_that_is_named_by_the_projection_is_carried(server: Se
     async with server.pool.acquire() as connection, server.pool.acquire() as another:
         reader = PgLog(connection, asyncio.get_running_loop(), server.owner)
         await asyncio.to_thread(old.step, reader)
-        await take_vectors(connection)
         async with another.transaction():
             await another.execute("SELECT 1 FROM projections FOR UPDATE")
             with pytest.raises(Held):
