@@ -6,6 +6,7 @@ ever overwritten; and after healthy syncs everything that a device holds is ther
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -330,6 +331,7 @@ def facts_of(events: Any) -> dict[str, set[tuple[str, int | None]]]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a killed process closes no socket
 def test_any_interleaving(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushing, "EVENTS_LIMIT", PAGE)
     examples = int(os.environ.get("PROSA_PUSH_EXAMPLES", "25"))
@@ -345,6 +347,7 @@ def test_any_interleaving(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.
                 suppress_health_check=list(HealthCheck),
             ),
         )
+    gc.collect()
 
 
 def test_the_machine_can_see_a_lost_event(tmp_path: Path) -> None:
