@@ -67,12 +67,28 @@ def unpack(stored: bytes) -> bytes:
         raise DamageError(f"An event body cannot be decompressed: {bad}.") from None
 
 
+def plain_size(stored: bytes) -> int:
+    """Bytes that `unpack` gives, as far as the stored form tells."""
+    if not stored.startswith(zstandard.FRAME_HEADER):
+        return len(stored)
+    try:
+        return zstandard.frame_content_size(stored)
+    except zstandard.ZstdError:
+        return len(stored)
+
+
 def decode_as(kind: type[T], body: bytes) -> T:
-    """A body as any struct that has some of its fields: a lean one skips what it does not name."""
+    """A body as any struct that has some of its fields: a lean one skips what it does not name.
+
+    Raises msgspec.DecodeError, also for text that is none and for lists in lists without end.
+    """
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
-    return decoder.decode(body)  # type: ignore[no-any-return]
+    try:
+        return decoder.decode(body)  # type: ignore[no-any-return]
+    except (UnicodeDecodeError, RecursionError) as bad:
+        raise msgspec.DecodeError(type(bad).__name__) from None
 
 
 def known(kind: str, version: int) -> bool:

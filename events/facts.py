@@ -26,6 +26,15 @@ COUNT_LIMIT = 1_000_000_000
 """No answer has more tokens; a larger count is damage, and sums of it would leave 64 bits."""
 
 
+TIME_LIMIT = 4_102_444_800_000_000
+"""2100-01-01. No record is of 1969 or of then; such a time is damage, and no calendar may reach to it."""
+
+
+def moment(at: int | None) -> int | None:
+    """The time of a record; None also where it cannot be one."""
+    return at if at is not None and 0 <= at < TIME_LIMIT else None
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One entry of a conversation, and one thing that is counted."""
 
@@ -149,7 +158,9 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def plausible(item: Usage) -> Usage:
-    """The record, counts that no answer can have taken as not recorded."""
+    """The record, a time and counts that no answer can have taken as not recorded."""
+    if item.at is not None and moment(item.at) is None:
+        item = msgspec.structs.replace(item, at=None)
     counts = (item.input, item.output, item.cache_read, item.cache_write_5m, item.cache_write_1h, item.reasoning or 0)
     if min(counts) >= 0 and max(counts) <= COUNT_LIMIT:
         return item

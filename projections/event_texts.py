@@ -5,6 +5,7 @@ Titles, prompts and turns are transcript text and are left out; paths, ids, hash
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,8 +61,9 @@ def summary(event: Recorded) -> dict[str, Any]:
         fields = msgspec.msgpack.decode(body, type=dict[str, msgspec.Raw])
         counted = {name: len(facts) for name in FACTS if (facts := getattr(codec.decode_as(Facts, body), name))}
         small = {name: msgspec.msgpack.decode(raw) for name, raw in fields.items() if name not in HIDDEN}
-    except (DamageError, msgspec.DecodeError):
-        return {}
+        msgspec.json.encode(small)
+    except (DamageError, msgspec.DecodeError, ValueError, TypeError, RecursionError):
+        return {}  # also what JSON cannot say
     return small | counted
 
 
@@ -100,9 +102,10 @@ def words(said: Mapping[str, Any]) -> str:
         return "(body erased)"
     small = said["body"]
     if said["type"] in PHRASES and small:
-        return PHRASES[said["type"]].format_map(small)
+        with contextlib.suppress(KeyError, ValueError, TypeError):  # not as prosa writes it
+            return PHRASES[said["type"]].format_map(small)
     facts = [f"{small[name]:,} {name}" for name in FACTS if small.get(name)]
-    if size := small.get("size"):
+    if isinstance(size := small.get("size"), int) and size:
         facts.append(f"{size:,} bytes")
     meant = [str(small[name]) for name in MEANT if small.get(name) not in (None, "")]
     subject = next((str(small[name]) for name in SUBJECTS if small.get(name)), "")

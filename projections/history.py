@@ -28,7 +28,9 @@ def is_about(event: Recorded, session: Session) -> bool:
     said = summary(event)
     cwd = session.project.path if session.project else None
     is_project = event.type == "project_identified" and cwd is not None and said.get("path") == cwd
-    return is_project or session.key in said.get("sessions", ()) or said.get("subject") == own_stream(session)
+    sessions = said.get("sessions")
+    is_source = isinstance(sessions, list) and session.key in sessions
+    return is_project or is_source or said.get("subject") == own_stream(session)
 
 
 def history(log: LogReader, session: Session) -> Iterator[Recorded]:

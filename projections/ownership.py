@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from prosa.events.codec import decode_as
 from prosa.events.database import Database
-from prosa.events.facts import PROVEN, SUGGESTED, Header
+from prosa.events.facts import PROVEN, SUGGESTED, Header, moment
 from prosa.projections.records import SHIFT, Claim, drop_texts, put_texts, span
 
 CLAIMANTS = "SELECT id, copied, source FROM claims WHERE key = ?"
@@ -130,7 +130,8 @@ class Ownership:
                 affected.add(sid)
             return
         first, header = self._db.execute(FIRST_UNSHARED, {"low": low, "high": high, "sid": sid}).fetchone()
-        stated = decode_as(Header, header).started_at  # by a record that no turn is made of, so nobody shares it
+        # by a record that no turn is made of, so nobody shares it
+        stated = moment(decode_as(Header, header).started_at)
         if stated is not None and (first is None or stated < first):
             first = stated
         row = self._db.execute("SELECT first_unshared FROM families WHERE sid = ?", (sid,)).fetchone()

@@ -11,7 +11,7 @@ from typing import Final
 
 from prosa.events.catalogue import SessionExtended, SessionParsed, SessionPart
 from prosa.events.database import Database
-from prosa.events.facts import COUNT_LIMIT, Turn, Usage, plausible
+from prosa.events.facts import COUNT_LIMIT, Turn, Usage, moment, plausible
 from prosa.projections.tokens import pieces, spaced
 
 SHIFT: Final = 24
@@ -222,10 +222,10 @@ class Writer:
                 place = float(fact_id & MASK)
             else:
                 self._places[fact_id] = place
-            kind = kind_of(turn)
+            kind, at = kind_of(turn), moment(turn.at)
             rows.append(
                 (
-                    fact_id, place, turn.at, kind, turn.counted, turn.is_error, number_of(turn.tool),
+                    fact_id, place, at, kind, turn.counted, turn.is_error, number_of(turn.tool),
                     number_of(turn.model), position, number,
                 )
             )  # fmt: skip
@@ -242,7 +242,7 @@ class Writer:
                         extra.append((piece_id, fact_id))
                         into.append((piece_id, spaced(piece)))
             self._claim(key, fact_id, turn.copied, turn.copied_from)
-            self._seen(turn.at)
+            self._seen(at)
         flush()
 
     def _drop_turn(self, fact_id: int) -> None:
@@ -285,6 +285,8 @@ class Writer:
     def _marks(self, event: SessionParsed | SessionPart) -> None:
         rows: list[tuple[object, ...]] = []
         for mark in event.marks:
+            if moment(mark.first) is None or moment(mark.last) is None:
+                continue
             fact_id = self._take() if mark.key is None else self._same_id(mark.key)
             if fact_id is None:
                 continue
@@ -299,9 +301,10 @@ class Writer:
             if fact_id is None:
                 continue
             size = item.size_before if 0 <= (item.size_before or 0) <= COUNT_LIMIT else None
-            self._db.execute(PUT_COMPACTION, (fact_id, item.at, item.id, item.trigger, size))
+            at = moment(item.at)
+            self._db.execute(PUT_COMPACTION, (fact_id, at, item.id, item.trigger, size))
             self._claim(item.key, fact_id, item.copied, item.copied_from)
-            self._seen(item.at)
+            self._seen(at)
 
 
 def drop_texts(db: Database, fact_id: int, kind: int, counted: bool) -> None:

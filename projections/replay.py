@@ -16,7 +16,8 @@ import apsw
 from prosa.events import catalogue as c
 from prosa.events import codec
 from prosa.events.database import Database
-from prosa.events.facts import Header
+from prosa.events.errors import DamageError
+from prosa.events.facts import Header, moment
 from prosa.events.log import LogReader, Recorded
 from prosa.projections.ownership import Ownership
 from prosa.projections.records import MASK, Names, Price, Writer, drop_session, span
@@ -414,6 +415,8 @@ class Replay:
                 before = parts.pop(recorded.origin, [])
                 event = self._parse(recorded.position)
                 if isinstance(event, c.SessionParsed):
+                    if f"session-{event.session}" != stream:
+                        raise DamageError(f"Event {recorded.position} is about another session than its stream.")
                     yield Ending(recorded.origin, event, [*before[len(before) - event.parts :], recorded.position])
 
     def _write_on(self, sid: int, next_n: int, endings: list[Ending], *, fresh: bool) -> int:
@@ -487,7 +490,7 @@ class Replay:
                 *(turn.at for turn in event.turns), *(item.at for item in event.usage),
                 *(mark.last for mark in event.marks), *(item.at for item in event.compactions),
             ):  # fmt: skip
-                if at is not None and (latest is None or at > latest):
+                if moment(at) is not None and (latest is None or at > latest):
                     latest = at
         return latest
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from prosa.events.codec import decode_as
 from prosa.events.database import Database
-from prosa.events.facts import Header
+from prosa.events.facts import Header, moment
 from prosa.projections.records import (
     ASSISTANT,
     THINKING,
@@ -155,8 +155,9 @@ def _sum(db: Database, sid: int, header: Header, row: dict[str, object]) -> None
     started, last = db.execute(TIMES, bounds | {"own": 2}).fetchone()
     if started is None:
         started, last = db.execute(TIMES, bounds | {"own": 0}).fetchone()
-    row["started"] = min((at for at in (started, header.started_at) if at is not None), default=None)
-    row["last"] = max((at for at in (last, header.last_activity_at, header.started_at) if at is not None), default=None)
+    stated, stated_last = moment(header.started_at), moment(header.last_activity_at)
+    row["started"] = min((at for at in (started, stated) if at is not None), default=None)
+    row["last"] = max((at for at in (last, stated_last, stated) if at is not None), default=None)
 
 
 def _sum_activity(db: Database, sid: int) -> None:

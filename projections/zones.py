@@ -24,6 +24,8 @@ SECOND_US = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_ORDINAL = 719_163
 """`date.toordinal` of 1970-01-01."""
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999: a calendar has no others."""
 
 LOCALTIME = Path("/etc/localtime")
 UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -197,7 +199,11 @@ def moment(text: str, zone: tzinfo, what: str) -> tuple[int, int]:
 
 
 def rfc3339(us: int) -> str:
-    """`2026-06-12T03:31:42.000Z`: UTC with milliseconds, finer digits cut."""
+    """`2026-06-12T03:31:42.000Z`: UTC with milliseconds, finer digits cut.
+
+    Of a time that no calendar has, the nearest.
+    """
+    us = min(max(us, FIRST_US), LAST_US)
     seconds, rest = divmod(us, SECOND_US)
     day, second = divmod(seconds, 86_400)
     minute, second = divmod(second, 60)

@@ -15,7 +15,7 @@ from prosa.projections.aliases import SAME_MACHINE
 from prosa.server.auth import MERGE_SELF
 from prosa.server.device_rows import listed
 from prosa.server.endpoints import Call, Endpoint, Refused
-from prosa.server.entries import DEVICE, PUT_ENTRY, Entry, aliases, canonical, entries, note_pushed
+from prosa.server.entries import DEVICE, PUT_ENTRY, Entry, aliases, canonical, entries, note_pushed, read
 from prosa.server.log import LOCK_HEAD, append_own_in
 from prosa.server.login import FINGERPRINT
 from prosa.server.state import Connection, Server
@@ -74,7 +74,7 @@ async def _merge(call: Call) -> Done:
 async def _merge_self(call: Call) -> Done:
     """The machine's own: its hostname changed, so its fingerprint did. Not again once somebody took that back."""
     server, question = call.server, call.question
-    if not FINGERPRINT.fullmatch(question.into) or not question.hostname.isprintable():
+    if not FINGERPRINT.fullmatch(question.into) or not _is_hostname(question.hostname):
         raise Refused("invalid", "into is no fingerprint, or hostname is not printable.")
     async with server.pool.acquire() as connection, connection.transaction():
         known = await _locked(connection, server)
@@ -91,6 +91,10 @@ async def _merge_self(call: Call) -> Done:
             entry = (question.into, question.hostname, question.machine, device.platform)
             await connection.execute(PUT_ENTRY, server.owner, *entry)
         return await _merged(connection, server, question.device, question.into, SAME_MACHINE, question.into)
+
+
+def _is_hostname(text: str) -> bool:
+    return len(text) <= 255 and text.isprintable()
 
 
 def _not_one(question: SelfMerge, why: str) -> Refused:
@@ -184,7 +188,7 @@ async def _said(
     """The last event of a type about a device that says so already."""
     for row in await connection.fetch(SAID, server.owner, f"{DEVICE}{device}", kind.TYPE):
         recorded = Recorded._make(row)
-        event = None if recorded.erased else recorded.event()
+        event = read(recorded)
         if isinstance(event, kind) and matches(event):
             return Done(recorded.id.hex(), recorded.position)
     return None

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -44,6 +45,15 @@ PUBLIC_BODY_LIMIT = 64 * 1024
 """Of a body that anybody may send."""
 
 log = logging.getLogger(__name__)
+
+
+class Whole(IntegerConvertor):
+    """`{…:int}` of a path: as many digits as Postgres and Python take."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("int", Whole())
 
 
 class Refused(ProsaError):

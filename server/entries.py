@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import asyncpg
+import msgspec
 
 from prosa.events import catalogue as c
 from prosa.events import codec
@@ -57,6 +58,9 @@ ENTRIES: Final = """
 SELECT device, hostname, machine, platform, name, named_at_us, revoked_at_us FROM device_entries
 WHERE owner = $1 ORDER BY device"""
 
+LONGEST: Final = 500
+"""Characters of a fingerprint, name or id."""
+
 Source = Connection | asyncpg.Pool
 """A connection, or for a single statement the pool."""
 
@@ -79,18 +83,21 @@ async def note_pushed(connection: Connection, owner: int, events: Sequence[Recor
     """
     said: list[tuple[str, c.Event]] = []
     for recorded in events:
-        if recorded.type in NOTED and (event := _event(recorded)) is not None:
+        if recorded.type in NOTED and (event := read(recorded)) is not None:
             said += await _note(connection, owner, recorded, event)
     return said
 
 
-def _event(recorded: Recorded) -> c.Event | None:
+def read(recorded: Recorded) -> c.Event | None:
+    """What may be taken over; None also for what is longer than any name or id: no index row would take it."""
     if recorded.erased or not codec.known(recorded.type, recorded.version):
         return None
     try:
-        return recorded.event()
+        event = recorded.event()
     except DamageError:
         return None
+    words = (value for value in msgspec.structs.astuple(event) if isinstance(value, str))
+    return event if all(len(word) <= LONGEST for word in words) else None
 
 
 async def _note(connection: Connection, owner: int, recorded: Recorded, event: c.Event) -> list[tuple[str, c.Event]]:

@@ -16,6 +16,8 @@ from prosa.events.catalogue import BodyErased, RawPreserved
 from prosa.events.messages import PushedEvent
 from prosa.server.state import Connection
 
+LARGEST: Final = 2**63
+
 ERASED_BEFORE: Final = """
 SELECT e.position, e.type, e.body FROM events e JOIN events b
 ON b.owner = e.owner AND b.type = 'body_erased' AND b.stream = 'event-' || encode(e.id, 'hex')
@@ -41,7 +43,8 @@ async def clear_named(connection: Connection, owner: int, events: Sequence[Pushe
         if event.type == BodyErased.TYPE and event.body is not None:
             with contextlib.suppress(msgspec.DecodeError, ValueError):
                 said = codec.decode_as(BodyErased, codec.unpack(event.body))
-                named[bytes.fromhex(said.origin), said.origin_position] = event.stream
+                if 0 < said.origin_position < LARGEST:
+                    named[bytes.fromhex(said.origin), said.origin_position] = event.stream
     if not named:
         return 0
     origins, places = [origin for origin, _ in named], [place for _, place in named]
@@ -57,7 +60,7 @@ async def _clear(connection: Connection, owner: int, found: list[tuple[int, str,
     for position, kind, body in found:
         if kind == RawPreserved.TYPE and body is not None:
             with contextlib.suppress(msgspec.DecodeError):
-                raws.append(codec.decode_as(RawPreserved, codec.unpack(body)).sha256)
+                raws.append(codec.decode_as(RawPreserved, codec.unpack(body)).sha256.replace("\0", "\ufffd"))
         await connection.execute(ERASE, owner, position)
     if raws:
         await connection.execute(DOOM_RAWS, owner, raws)

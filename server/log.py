@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from prosa import __version__
+from prosa.events import codec
 from prosa.events.catalogue import Event, LogOpened
 from prosa.events.chain import hash_event
 from prosa.events.clock import uuid7
@@ -59,7 +60,7 @@ async def append_pushed(server: Server, caller: Caller, batch: PushBatch) -> Rec
     Raises Refused: `invalid`; `other_device` for another's origin; `forked` where the server has other events at
     these positions; `conflict` where it has not what `expect` names (it lost data, or another process was faster).
     """
-    name = await _check(batch)
+    name = await _check(server, batch)
     allowed = await _devices(server, caller, name)
     async with server.appending, server.pool.acquire() as connection, connection.transaction():
         position = await connection.fetchval(LOCK_HEAD, server.owner)
@@ -90,12 +91,13 @@ async def append_pushed(server: Server, caller: Caller, batch: PushBatch) -> Rec
     return Receipt(Head(last.origin_position, last.hash), places[0], places[-1], erased)
 
 
-async def _check(batch: PushBatch) -> bytes:
+async def _check(server: Server, batch: PushBatch) -> bytes:
     """In a thread where there is much to decompress and hash, which lets others run. Elsewhere that thread would only
     take turns with the transaction of another batch, and keep its lock held: 2,300 events a second instead of 9,000.
     """
-    if sum(len(event.body or b"") for event in batch.events) > INLINE_BYTES:
-        return await asyncio.to_thread(batches.check, batch)
+    if sum(codec.plain_size(event.body or b"") for event in batch.events) > INLINE_BYTES:
+        async with server.checking:
+            return await asyncio.to_thread(batches.check, batch)
     return batches.check(batch)
 
 

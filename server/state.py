@@ -22,6 +22,8 @@ OWNER = 1
 ASKED_AT_ONCE = 4
 """Questions that are worked on; the others wait, so that pushes always find a thread and a connection."""
 
+CHECKED_AT_ONCE = 2
+"""Large bodies that are decoded and hashed, in threads that questions and the worker need too."""
 
 Connection = asyncpg.Connection | PoolConnectionProxy
 
@@ -44,6 +46,7 @@ class Server:
         self.metrics, self.hub = Metrics(), Hub()
         self.appending = asyncio.Lock()
         """Held by one append of this process at a time: the others wait here, without a connection."""
+        self.checking = asyncio.Semaphore(CHECKED_AT_ONCE)
         self.asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     @property

@@ -141,7 +141,8 @@ async def _known(server: Server, sha256: str, size: int) -> RawStored | None:
 
 
 async def _keep(server: Server, sha256: str, size: int, file: IO[bytes], stored: int) -> RawStored:
-    await to_thread(check_frames, file, sha256, size)
+    async with server.checking:
+        await to_thread(check_frames, file, sha256, size)
     name = raw_name(sha256)
     for _ in range(3):
         await server.raws.put(name, file, stored)

@@ -86,7 +86,9 @@ class Device:
             position = await self.push(server, most)
         return position
 
-    async def push_strange(self, server: Server, stream: str, kind: str, version: int, body: bytes) -> int:
+    async def push_strange(
+        self, server: Server, stream: str, kind: str, version: int, body: bytes, stored: bytes | None = None
+    ) -> int:
         """An event that this prosa would not write. The log cannot go on after it."""
         salt = os.urandom(16)
         at, place, digest = now_us(), self.head.position + 1, hash_body(salt, body)
@@ -96,7 +98,9 @@ class Device:
         full = hash_event(
             self.origin, place, event_id, stream, stream_version, kind, version, at, self.head.hash, digest
         )
-        event = PushedEvent(place, event_id, stream, stream_version, kind, version, at, digest, full, salt, body)
+        event = PushedEvent(
+            place, event_id, stream, stream_version, kind, version, at, digest, full, salt, stored or body
+        )
         self.strange.append(event)
         return await self._send(server, [event])
 

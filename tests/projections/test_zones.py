@@ -236,3 +236,8 @@ def test_times_are_written_in_utc_with_milliseconds_cut(when: datetime) -> None:
     elapsed = when - datetime(1970, 1, 1)
     micros = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
     assert zones.rfc3339(micros) == when.isoformat(timespec="milliseconds") + "Z"
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_the_nearest() -> None:
+    assert zones.rfc3339(2**63 - 1) == "9999-12-31T23:59:59.999Z"
+    assert zones.rfc3339(-(2**63)) == "0001-01-01T00:00:00.000Z"
