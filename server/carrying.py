@@ -29,9 +29,12 @@ FOR UPDATE SKIP LOCKED"""
 STATE: Final = "SELECT state FROM projections WHERE owner = $1 AND number = $2 AND worker = $3"
 SAVE: Final = """
 UPDATE projections SET position = $3, hash = $4, prices = $5, changed_at = now() WHERE owner = $1 AND number = $2"""
-BY_INDEX: Final = "SET LOCAL enable_seqscan = {0}; SET LOCAL enable_hashjoin = {0}; SET LOCAL enable_mergejoin = {0}"
+BY_INDEX: Final = "SET LOCAL enable_seqscan = {0}; SET LOCAL enable_nestloop = {0}; SET LOCAL enable_mergejoin = {0}"
 """Keys are looked up by index: what the planner knows of a table that grows is old."""
-DELETE: Final = "DELETE FROM {place} t USING unnest({arrays}) AS k ({columns}) WHERE {equal}"
+DELETE: Final = 'DELETE FROM {place} t WHERE t."{first}" = ANY($1)'
+DELETE_BY_MORE: Final = f"{DELETE} AND ({{columns}}) IN (SELECT * FROM unnest({{arrays}}))"
+"""The first column by index, the others among what that gives: a join may be made the wrong way round, and then costs
+the rows of the table for each key."""
 UNPARK: Final = "DELETE FROM parked WHERE owner = $1 AND NOT stream = ANY($2)"
 PARK: Final = """
 INSERT INTO parked (owner, stream, position, reason) SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::text[])
@@ -121,8 +124,9 @@ async def _carry_table(connection: Connection, schema: str, db: Database, table:
         return
     key = _list(table.key)
     arrays = ", ".join(f"${n}::{kind.split()[0]}[]" for n, kind in enumerate(table.key_types, 1))
-    equal = " AND ".join(f't."{name}" = k."{name}"' for name in table.key)
-    delete = DELETE.format(place=f"{schema}.{table.name}", arrays=arrays, columns=key, equal=equal)
+    delete = (DELETE_BY_MORE if len(table.key) > 1 else DELETE).format(
+        place=f"{schema}.{table.name}", first=table.key[0], columns=_list(table.key, "t."), arrays=arrays
+    )
     keys = db.execute(f"SELECT {key} FROM carry_{table.name}")
     some = False
     for rows in _pieces(keys):
