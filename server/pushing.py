@@ -20,7 +20,7 @@ from prosa.events.messages import (
     PushBatch,
     Receipt,
 )
-from prosa.server import batches, entries
+from prosa.server import batches, entries, uploads
 from prosa.server.endpoints import Call, Endpoint, Refused
 from prosa.server.log import append_pushed
 from prosa.server.raws import raw_name
@@ -101,7 +101,9 @@ async def confirm(call: Call) -> ConfirmAnswer:
         raise Refused("too_large", f"{len(question.copies):,} copies are more than {MISSING_LIMIT:,}.")
     server = call.server
     copies = [(_text(session), _text(sha256)) for session, sha256 in question.copies]
-    rows = await server.pool.fetch(RAW_ROWS, server.owner, [sha256 for _, sha256 in copies])
+    hashes = [sha256 for _, sha256 in copies]
+    await server.pool.execute(uploads.STILL_WANTED, server.owner, hashes)  # the prune that is confirmed now names them
+    rows = await server.pool.fetch(RAW_ROWS, server.owner, hashes)
     sizes = {row["sha256"]: row["size"] for row in rows}
     here = await asyncio.gather(*(_is_here(server, row["sha256"], row["stored"]) for row in rows))
     held = {row["sha256"] for row, is_here in zip(rows, here, strict=True) if is_here}

@@ -157,3 +157,17 @@ async def test_more_than_a_thousand_copies_are_too_many(client: httpx.AsyncClien
     for path, body in (("/v1/prune/confirm", {"copies": [("s", "x")] * 1001}),
                        ("/v1/raw/missing", {"raws": [["ab" * 32, 1]] * 1001})):  # fmt: skip
         assert (await client.post(path, headers=headers, json=body)).status_code == 413
+
+
+async def test_a_copy_that_is_confirmed_is_kept_until_the_prune_can_say_so(
+    client: httpx.AsyncClient, server: Server, a_device: DeviceMaker, tmp_path: Path
+) -> None:
+    """Else the collector takes it between the answer and the event, and both sides have lost it."""
+    device, headers = Device(tmp_path), await a_device()
+    preserve(device, "old", b"old")
+    await hold(server, b"old")
+    await push(server, device)
+    long_ago = "UPDATE raws SET unused_since = now() - interval '8 days' WHERE sha256 = $1"
+    await server.pool.execute(long_ago, name_of(b"old"))
+    assert (await confirm(client, headers, [("old", b"old")]))[0].held
+    assert await server.pool.fetchval("SELECT unused_since FROM raws WHERE sha256 = $1", name_of(b"old")) is None
