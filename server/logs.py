@@ -26,7 +26,7 @@ class JsonLines(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "from": record.name,
-            "message": record.getMessage(),
+            "message": record.getMessage().partition("\n")[0],  # asyncio shows the exception behind it
             **{name: value for name, value in vars(record).items() if name not in USUAL},
         }
         if record.exc_info and record.exc_info[0]:

@@ -24,12 +24,15 @@ AWAY: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.TransactionRollbackError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,
 )
-"""What is raised while Postgres or the raw store cannot be reached."""
+"""What is raised while Postgres or the raw store cannot be reached, or has no room: another try may go well."""
 
 log = logging.getLogger(__name__)
 
