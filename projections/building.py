@@ -22,6 +22,8 @@ from prosa.projections.replay import PARSES, Aside, Replay
 
 HASH_SIZES = {"text_rest": 16, "text_answer": 8, "text_thinking": 4, "text_prompt": 4}
 """MB of postings that a bulk load gathers before it writes a segment."""
+EXPECTED = 200
+"""Sessions that a log is told of before they are read: one that is far away brings them along."""
 
 
 class Load:
@@ -52,7 +54,10 @@ class Load:
                 whole = self._log.at(recorded.position)
                 assert whole is not None
                 self.replay.noted(whole)
+        names = list(streams)
         for number, (stream, position) in enumerate(streams.items(), 1):
+            if number % EXPECTED == 1:
+                self._log.expect(dict.fromkeys(names[number - 1 : number - 1 + EXPECTED], 0))
             self.replay.advanced(stream, position, until)
             if progress:
                 progress(number, len(streams))

@@ -18,7 +18,7 @@ from prosa.projections.grammar import Query, Term
 from prosa.projections.hits import ORDER, Place, Wanted, turns_source
 from prosa.projections.records import MASK, SHIFT, TEXTS, span
 from prosa.projections.tables import Tables, Value, Values, value
-from prosa.server.following import place_of
+from prosa.server.following import places_of
 from prosa.server.text_rows import LEXEME_BYTES
 
 TRIED: Final = 40
@@ -267,7 +267,7 @@ def neighbours(term: Term) -> list[tuple[int, int]]:
     if term.prefix:
         words.pop()
     whole = [(first, second) for first, second in pairwise(words) if len(first) + len(second) < LEXEME_BYTES]
-    return [place_of(*pair) for pair in dict.fromkeys(whole)][:NEIGHBOURS_ASKED]
+    return [place for pair in list(dict.fromkeys(whole))[:NEIGHBOURS_ASKED] for place in places_of(*pair)]
 
 
 def cut(word: str, size: int) -> str:

@@ -1,7 +1,7 @@
 """Which words follow each other in a text, in few bytes: a phrase of frequent words is ruled out without reading it.
 
-A bit of a table for each pair of neighbours, at a place that a hash of both gives (a Bloom filter with one hash). Of
-an average table one bit in eight is set, so of the texts that have not the pair one in eight is read.
+Two bits of a table for each pair of neighbours, at places that a hash of both gives (a Bloom filter). Of an average
+table a quarter is set, so of the texts that have not the pair one in 17 is read: a text takes 16 µs, a table 0.5.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 from zlib import crc32
 
 LEAST_BYTES: Final = 8
+OTHER: Final = 12
+"""Bits of a hash that its second place leaves out."""
 SET: Final = ord("1")
 
 
@@ -21,11 +23,11 @@ def followers(words: Sequence[bytes]) -> bytes:
     last = size * 8 - 1
     bits = bytearray(b"0") * (size * 8)
     for pair in map(crc32, islice(words, 1, None), map(crc32, words)):  # a hash goes on with the next word
-        bits[pair & last] = SET
+        bits[pair & last] = bits[pair >> OTHER & last] = SET
     return int(bits, 2).to_bytes(size, "big")
 
 
-def place_of(first: str, second: str) -> tuple[int, int]:
-    """Where two neighbours are noted: a byte, of which the table's length leaves the last bits, and a bit in it."""
+def places_of(first: str, second: str) -> list[tuple[int, int]]:
+    """Where two neighbours are noted: bytes, of which the table's length leaves the last bits, and a bit in each."""
     pair = crc32(second.encode(), crc32(first.encode()))
-    return pair >> 3, 0x80 >> (pair & 7)
+    return [(place >> 3, 0x80 >> (place & 7)) for place in (pair, pair >> OTHER)]

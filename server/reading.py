@@ -18,6 +18,11 @@ T = TypeVar("T")
 FIELDS: Final = ", ".join(Recorded._fields[:-2])
 COLUMNS: Final = f"{FIELDS}, salt, body"
 HEADERS: Final = f"{FIELDS}, NULL, NULL"
+SMALL_BYTES: Final = 2_000
+"""Bodies that come along with the headers of a whole log, for who reads ahead."""
+WITH_SMALL: Final = f"""
+{FIELDS}, CASE WHEN octet_length(body) <= {SMALL_BYTES} THEN salt END,
+    CASE WHEN octet_length(body) <= {SMALL_BYTES} THEN body END"""
 HEADERS_READ: Final = 5_000
 NEAR_BYTES: Final = 16 * 1024 * 1024
 """Bodies that are kept because they may be asked for again."""
@@ -30,12 +35,13 @@ SELECT {COLUMNS} FROM (
         SELECT * FROM events WHERE owner = $1 AND position > $2 AND position <= $3 {{}} ORDER BY position LIMIT $4
     ) AS page
 ) AS sized WHERE before <= $5 ORDER BY position"""
-HEADERS_PAGE: Final = f"""
-SELECT {HEADERS} FROM events WHERE owner = $1 AND position > $2 AND position <= $3 {{}} ORDER BY position LIMIT $4"""
+HEADERS_PAGE: Final = """
+SELECT {} FROM events WHERE owner = $1 AND position > $2 AND position <= $3 {} ORDER BY position LIMIT $4"""
 OF_STREAM: Final = "AND stream = ${}"
+SOME: Final = f"SELECT {COLUMNS} FROM events WHERE owner = $1 AND position = ANY($2)"
 ONE: Final = "SELECT {} FROM events WHERE owner = $1 AND position = $2 AND position <= $3"
 EXPECTED: Final = f"""
-SELECT {", ".join("e." + name for name in Recorded._fields[:-2])}, NULL, NULL
+SELECT {", ".join("e." + name for name in Recorded._fields[:-2])}, NULL, NULL, coalesce(octet_length(e.body), 0)
 FROM unnest($2::text[], $3::bigint[]) AS asked (stream, after)
 JOIN events e ON e.owner = $1 AND e.stream = asked.stream AND e.position > asked.after
 WHERE e.position <= $4 ORDER BY e.position LIMIT $5"""
@@ -101,11 +107,20 @@ class PgLog:
         names, places = list(behind), list(behind.values())
         rows = self._wait(self._source.fetch(EXPECTED, self._owner, names, places, self._until, HEADERS_READ))
         self._expected.clear()
-        if len(rows) < HEADERS_READ:
-            self._expected = {pair: [] for pair in behind.items()}
-            for row in rows:
-                header = Recorded._make(row)
-                self._expected[header.stream, behind[header.stream]].append(header)
+        if len(rows) == HEADERS_READ:
+            return
+        self._expected = {pair: [] for pair in behind.items()}
+        missing: list[int] = []
+        size = 0
+        for *fields, length in rows:
+            header = Recorded._make(fields)
+            self._expected[header.stream, behind[header.stream]].append(header)
+            if header.position not in self._near and size + length <= NEAR_BYTES // 2:
+                missing.append(header.position)
+                size += length
+        if missing and self._ahead:
+            found = self._wait(self._source.fetch(SOME, self._owner, missing))
+            self._keep([Recorded._make(row) for row in found], size)
 
     def at(self, position: int) -> Recorded | None:
         return self._near.get(position) or self._one(COLUMNS, position)
@@ -123,14 +138,17 @@ class PgLog:
         values: list[Any] = [self._owner, after, self._until, BATCH_EVENTS if bodies else HEADERS_READ]
         if bodies:
             values.append(BATCH_BYTES)
-        statement = (PAGE if bodies else HEADERS_PAGE).format(OF_STREAM.format(len(values) + 1) if stream else "")
+        of_stream = OF_STREAM.format(len(values) + 1) if stream else ""
+        small = self._ahead and not stream and not bodies
+        statement = (
+            PAGE.format(of_stream) if bodies else HEADERS_PAGE.format(WITH_SMALL if small else HEADERS, of_stream)
+        )
         if stream is not None:
             values.append(stream)
         while page := [Recorded._make(row) for row in self._wait(self._source.fetch(statement, *values))]:
             size = sum(len(recorded.stored or b"") for recorded in page)
-            if bodies:
-                self._keep(page, size)
-            yield from page
+            self._keep([recorded for recorded in page if recorded.stored], size)
+            yield from (recorded._replace(salt=None, stored=None) for recorded in page) if small else page
             values[1] = page[-1].position
             if len(page) < values[3] and size <= BATCH_BYTES:
                 return

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pushed import Device, parsed, turns
 
 from prosa.events.catalogue import ProjectIdentified
 from prosa.events.facts import Usage
 from prosa.projections.building import Load
 from prosa.projections.records import TEXTS
-from prosa.projections.tokens import words
+from prosa.projections.tokens import spaced, words
 from prosa.server.mirror import MIRRORED, ddl, fill, open_working, tables
-from prosa.server.text_rows import LEXEME_BYTES, lexeme
+from prosa.server.text_rows import LEXEME_BYTES, lexeme, words_of
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +128,11 @@ async def test_what_postgres_takes_for_no_text_becomes_a_replacement_character(
     assert await connection.fetchval("SELECT name FROM p1_1.names WHERE name LIKE 'mo%'") == "mo\ufffddel"
     assert await connection.fetchval("SELECT words FROM p1_1.text_prompt WHERE words LIKE '%nul%'") == " nul here "
     assert await connection.fetchval("SELECT path FROM p1_1.projects") == path
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.text())
+def test_an_ascii_text_is_parted_as_fts5_parts_it(text: str) -> None:
+    assert b" ".join(words_of(spaced(text))).decode() == " ".join(words(text))
 
 
 def test_a_long_word_is_cut_at_a_character() -> None:

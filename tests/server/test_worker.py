@@ -23,6 +23,7 @@ from prosa.events import codec
 from prosa.events.catalogue import Event, SessionExtended, SessionParsed
 from prosa.events.log import Log
 from prosa.projections.digest import Digest
+from prosa.server import mirror, rebuilding
 from prosa.server.app import open_server
 from prosa.server.carrying import Displaced, Held, Place, carry
 from prosa.server.comparing import digest
@@ -250,6 +251,7 @@ async def main():
 asyncio.run(main())
 """
 WITH_A_CARRY = "from prosa.server import carrying; old = carrying._carry_table\n"
+FAR_BEHIND = "from prosa.server import rebuilding, worker; worker.FAR, worker.FAR_PART = 0, 1_000; "
 POINTS = {
     "while it applies": "from prosa.projections import replay; replay.refresh = DIE",
     "applied, not committed": "from prosa.projections import engine; engine.save_checkpoint = DIE",
@@ -259,6 +261,8 @@ POINTS = {
     "carried, not noted": "from prosa.server import carrying; carrying._carried = DIE",
     "while it fills": "from prosa.server import rebuilding; rebuilding.ddl = DIE",
     "filled, not in Postgres": "from prosa.server import rebuilding; rebuilding.fill = DIE",
+    "far behind, half made": FAR_BEHIND + "rebuilding.fill = DIE",
+    "far behind, not switched": FAR_BEHIND + "rebuilding._switch = DIE",
     "filled, not served": "from prosa.server import rebuilding; rebuilding._compared = DIE",
 }
 
@@ -421,6 +425,52 @@ async def test_a_rebuild_while_the_worker_works_takes_its_place(server: Server, 
         assert (await serving(server))["number"] == 2
         assert await ids(server) == ["a", "b"]
         assert await check(server) == []
+
+
+async def test_a_worker_far_behind_makes_all_anew_once_while_what_serves_answers_and_more_comes(
+    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill, seen = mirror.fill, list[list[str]]()
+
+    async def slow(connection: Any, schema: str, db: Any) -> int:
+        seen.append(await ids(server))
+        device.session("meanwhile", one="hello")
+        await device.push_all(server)
+        return await fill(connection, schema, db)
+
+    async with working(server) as first:
+        device.session("a", one="hello")
+        await projected(first, await device.push_all(server))
+    for n in range(20):
+        device.session(f"b{n:02}", one="hello")
+    await device.push_all(server)
+    monkeypatch.setattr("prosa.server.rebuilding.fill", slow)
+    monkeypatch.setattr("prosa.server.worker.FAR", 10)
+    async with working(server) as worker:
+        await projected(worker, device.head.position)
+        await until(lambda: reached(worker, device.head.position))
+        assert seen == [["a"]]
+        assert (await serving(server))["number"] == 2
+        assert await ids(server) == ["a", *(f"b{n:02}" for n in range(20)), "meanwhile"]
+        monkeypatch.setattr("prosa.server.rebuilding.fill", fill)
+        assert await check(server) == []
+
+
+async def test_a_worker_far_behind_goes_on_where_a_rebuild_is_at_work(
+    server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with working(server) as first:
+        device.session("a", one="hello")
+        await projected(first, await device.push_all(server))
+    monkeypatch.setattr("prosa.server.worker.FAR", 0)
+    device.session("b", one="hello")
+    position = await device.push_all(server)
+    async with server.pool.acquire() as connection, working(server) as worker:
+        await connection.execute("SELECT pg_advisory_lock($1, $2)", rebuilding.LOCK, server.owner)
+        await projected(worker, position)
+        assert await ids(server) == ["a", "b"]
+        assert (await serving(server))["number"] == 1
+        await connection.execute("SELECT pg_advisory_unlock($1, $2)", rebuilding.LOCK, server.owner)
 
 
 # what cannot be applied
