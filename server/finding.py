@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from prosa.projections import tokens
 from prosa.projections.filtering import Condition
 from prosa.projections.grammar import Query, Term
-from prosa.projections.hits import ORDER, Place, Wanted, turns_source
+from prosa.projections.hits import KINDS_OF, ORDER, Place, Wanted, turns_source
 from prosa.projections.records import MASK, SHIFT, TEXTS, span
 from prosa.projections.tables import Tables, Value, Values, value
 from prosa.server.following import places_of
@@ -29,9 +29,9 @@ MANY: Final = 10_000
 """So many hits are put in order by Postgres, which would read all sessions to do that for few of them."""
 HIT_US: Final = 0.25
 """Of reading a hit by the index of words."""
-FEW_US: Final = 2_000.0
-"""What can be read in so much time is read at once, also of classes that may not be asked for."""
-FEW_READ: Final = 20_000
+FEW: Final = 1_000
+"""So many hits of a class are read at once with those of others, also where nobody may ask for them (1 µs each)."""
+FEW_READ: Final = 10_000
 """Where more come, the estimate was wrong."""
 TEXT_US: Final = 10.0
 """Of looking for words in a row's text, which is out of line and compressed."""
@@ -147,10 +147,11 @@ class PgFinder:
         return self._tables.execute(sql, {**known, **(self._words.values if self._words else {})})
 
     def _few(self) -> dict[int, list[int]]:
-        """Every hit of the classes that are read faster than asked for one by one, the newest of a session first."""
+        """Every hit of the classes that have few, all read in one statement; the newest of a session first."""
         if self._read is None:
             self._read = {}
-            cheap = [score for score in range(len(TEXTS)) if self._words and self._whole_us(score) < FEW_US]
+            asked = [score for score, kinds in KINDS_OF.items() if not kinds.isdisjoint(self._wanted.kinds)]
+            cheap = [score for score in asked if self._estimates().get(TEXTS[score], FEW) < FEW]
             if cheap:
                 parts = [f"({FEW_HITS.format(*self._source(score), score=score)})" for score in cheap]
                 hits: dict[int, list[int]] = {score: [] for score in cheap}
