@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from prosa.events.errors import ProsaError
 from prosa.events.log import Log, Origin
 from prosa.events.messages import Head, Heads
 from prosa.sync.plan import Fork, Here, Step, There, plan
@@ -14,6 +16,8 @@ from prosa.sync.receipts import Receipts
 if TYPE_CHECKING:
     from prosa.sync.http import Connection
 
+SERVER: Final = re.compile(r"[0-9a-f]{1,64}")
+LARGEST: Final = 2**63
 PROBES: Final = 16
 """Places of an origin that are compared by one request."""
 NO_EVENTS: Final = Head(0, bytes(32))
@@ -33,7 +37,17 @@ class Part(msgspec.Struct, frozen=True):
 def ask_heads(connection: Connection, log: Log) -> Heads:
     """The request that every push begins with, and an unchanged one ends with."""
     names = [name for origin, end in ends(log) for name in (origin.origin.hex(), _at(origin, end))]
-    return connection.ask("/v1/heads", Heads, {"origin": names})
+    return _sane(connection.ask("/v1/heads", Heads, {"origin": names}))
+
+
+def _sane(heads: Heads) -> Heads:
+    """Raises ProsaError for heads that no log has: what follows from them would be said in ours."""
+    ends = heads.origins.values()
+    if not SERVER.fullmatch(heads.server) or not all(0 <= h.position < LARGEST and len(h.hash) == 32 for h in ends):
+        raise ProsaError(
+            "The server says of its log what cannot be.", "Everything is kept here.", "Upgrade the server."
+        )
+    return heads
 
 
 def ends(log: Log) -> list[tuple[Origin, int]]:

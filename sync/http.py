@@ -6,6 +6,7 @@ one. Both tell the same errors in the same words.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,9 +20,11 @@ from prosa.events.errors import ProsaError
 from prosa.events.home import Home
 from prosa.events.messages import DEVICE_HEADER, MSGPACK, Problem
 from prosa.sync import auth_file
+from prosa.sync.watching import ANSWER_BYTES, TooMuch, Watch, new_socket
 
 if TYPE_CHECKING:
     import http.client
+    import socket
 
     import httpx
 
@@ -33,6 +36,11 @@ PIECE: Final = 256 * 1024
 PROXIES: Final = ("https_proxy", "http_proxy", "all_proxy")
 KEPT: Final = "Everything is kept here."
 LOG_IN: Final = "Log in again: prosa login"
+
+CONTENT: Final = frozenset({200, 206})
+WORDS: Final = 1_000
+LONGEST_S: Final = 86_400
+NOT_UNDERSTOOD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T")
 Parameters = Mapping[str, str | int | list[str] | None]
@@ -88,6 +96,8 @@ class Connection:
         self._transport = transport
         self._made: httpx.Client | None = None
         self._making = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        """Of the client that keeps its connections."""
 
     @classmethod
     def of(cls, home: Home, *, transport: httpx.BaseTransport | None = None) -> Connection | None:
@@ -111,8 +121,12 @@ class Connection:
         """The answer to one GET."""
         if self._transport is not None or _has_proxy():
             return self.get(path, kind, parameters)
-        with self._answer(path, parameters, {}) as answer:
-            body = answer.read()
+        with self._answer(path, parameters, {}) as (answer, watch):
+            body = _whole(iter(lambda: answer.read(PIECE), b""))
+            if watch.is_over:
+                raise TooMuch
+            if answer.length:
+                raise OSError("the answer breaks off")
             return self._decoded(answer.status, answer.headers.get("content-type"), body, kind)
 
     def read(
@@ -122,18 +136,21 @@ class Connection:
         if self._transport is not None or _has_proxy():
             yield from self._stream(path, parameters, headers or {})
             return
-        with self._answer(path, parameters, headers or {}) as answer:
-            if answer.status >= 400:
-                raise self._failure(answer.status, answer.headers.get("content-type"), answer.read())
+        with self._answer(path, parameters, headers or {}) as (answer, watch):
+            if answer.status not in CONTENT:
+                body = _whole(iter(lambda: answer.read(PIECE), b""))
+                raise self._failure(answer.status, answer.headers.get("content-type"), body)
             while piece := answer.read(PIECE):
+                watch.rest()
                 yield piece
-            if answer.length:
+                watch.again()
+            if answer.length or watch.is_over:
                 raise OSError("the answer breaks off")
 
     @contextmanager
     def _answer(
         self, path: str, parameters: Parameters | None, headers: Mapping[str, str]
-    ) -> Iterator[http.client.HTTPResponse]:
+    ) -> Iterator[tuple[http.client.HTTPResponse, Watch]]:
         import http.client
 
         parts = urlsplit(self.server)
@@ -142,8 +159,9 @@ class Connection:
         try:
             asked.connect()
             asked.sock.settimeout(READ_S)
-            asked.request("GET", f"{parts.path}{_target(path, parameters)}", headers=self._headers | dict(headers))
-            yield asked.getresponse()
+            with Watch([asked.sock]) as watch:
+                asked.request("GET", f"{parts.path}{_target(path, parameters)}", headers=self._headers | dict(headers))
+                yield asked.getresponse(), watch
         except (OSError, http.client.HTTPException) as bad:
             raise self._unreachable(bad) from None
         finally:
@@ -173,23 +191,41 @@ class Connection:
     ) -> T:  # fmt: skip
         import httpx
 
+        url, size = f"{self.server}{target}", int((headers or {}).get("Content-Length", 0))
+        asked = self._client().build_request(
+            method, url, content=content, headers=headers, extensions={"trace": self._trace}
+        )
         try:
-            answer = self._client().request(method, f"{self.server}{target}", content=content, headers=headers)
-        except httpx.HTTPError as bad:
+            with Watch(self._sockets, size):
+                answer = self._client().send(asked, stream=True)
+                with contextlib.closing(answer):
+                    body = _whole(answer.iter_bytes(PIECE))
+        except (httpx.HTTPError, TooMuch) as bad:
             raise self._unreachable(bad) from None
-        return self._decoded(answer.status_code, answer.headers.get("content-type"), answer.content, kind)
+        return self._decoded(answer.status_code, answer.headers.get("content-type"), body, kind)
 
     def _stream(self, path: str, parameters: Parameters | None, headers: Mapping[str, str]) -> Iterator[bytes]:
         import httpx
 
         url = f"{self.server}{_target(path, parameters)}"
         try:
-            with self._client().stream("GET", url, headers=headers) as answer:
-                if answer.status_code >= 400:
-                    raise self._failure(answer.status_code, answer.headers.get("content-type"), answer.read())
-                yield from answer.iter_bytes(PIECE)
-        except httpx.HTTPError as bad:
+            with (
+                Watch(self._sockets) as watch,
+                self._client().stream("GET", url, headers=headers, extensions={"trace": self._trace}) as answer,
+            ):
+                if answer.status_code not in CONTENT:
+                    body = _whole(answer.iter_bytes(PIECE))
+                    raise self._failure(answer.status_code, answer.headers.get("content-type"), body)
+                for piece in answer.iter_bytes(PIECE):
+                    watch.rest()
+                    yield piece
+                    watch.again()
+        except (httpx.HTTPError, TooMuch) as bad:
             raise self._unreachable(bad) from None
+
+    def _trace(self, name: str, info: dict[str, Any]) -> None:
+        if (opened := new_socket(name, info)) is not None:
+            self._sockets[:] = [each for each in self._sockets if each.fileno() != -1] + [opened]
 
     def _client(self) -> httpx.Client:
         with self._making:
@@ -212,13 +248,13 @@ class Connection:
     def _decoded(self, status: int, content_type: str | None, body: bytes, kind: type[T]) -> T:
         if status >= 300:
             raise self._failure(status, content_type, body)
-        media = _media(content_type)
+        media = _media(content_type)[:100]
         if media not in (MSGPACK, "application/json"):
             raise self._stranger(status, media)
         decode = msgspec.msgpack.decode if media == MSGPACK else msgspec.json.decode
         try:
             return decode(body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as bad:
+        except NOT_UNDERSTOOD as bad:
             raise ProsaError(
                 f"The answer of {self.server} is not understood: {bad}.", KEPT, "Upgrade prosa, or the server."
             ) from None
@@ -228,8 +264,9 @@ class Connection:
         decode = msgspec.msgpack.decode if media == MSGPACK else msgspec.json.decode
         try:
             problem = decode(body, type=Problem)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except NOT_UNDERSTOOD:
             return self._stranger(status, media)
+        problem = _cut(problem)
         if problem.code in WAIT_CODES:
             return Unreachable(problem.what, problem.kept or KEPT, problem.next_step, problem.retry_after_s)
         return NotLoggedIn(problem) if problem.code in LOGIN_CODES else ServerRefused(problem)
@@ -241,6 +278,23 @@ class Connection:
     def _unreachable(self, why: Exception) -> Unreachable:
         said = str(why) or type(why).__name__
         return Unreachable(f"{self.server} cannot be reached: {said}.", next_step="Try again when it can.")
+
+
+def _whole(pieces: Iterator[bytes]) -> bytes:
+    """An answer that has an end. Raises TooMuch."""
+    body = bytearray()
+    for piece in pieces:
+        body += piece
+        if len(body) > ANSWER_BYTES:
+            raise TooMuch
+    return bytes(body)
+
+
+def _cut(problem: Problem) -> Problem:
+    """As much of it as anybody reads: it is printed, and kept in the log."""
+    what, kept, next_step = (text[:WORDS] for text in (problem.what, problem.kept, problem.next_step))
+    wait_s = problem.retry_after_s
+    return Problem(problem.code, what, kept, next_step, None if wait_s is None else min(max(wait_s, 0), LONGEST_S))
 
 
 def segment(text: str) -> str:

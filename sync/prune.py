@@ -30,6 +30,7 @@ from prosa.sync.candidates import Copy, Group, Plan, Rule, freed_by, plan
 from prosa.sync.http import Connection, NotLoggedIn, ServerRefused, Unreachable
 from prosa.sync.merging import merge_at_server, merge_self
 from prosa.sync.prune_report import PruneAnswer, PruneItem, PruneSummary
+from prosa.sync.receipts import URI
 
 CONFIRM: Final = "/v1/prune/confirm"
 NOTHING: Final = "Nothing was pruned."
@@ -236,7 +237,7 @@ class Prune:
         for copy in group.copies:
             event = SessionPruned(
                 session=copy.session, raw=copy.raw, size=copy.size, stored=freed[copy],
-                server=self._connection.server, uri=confirmed[copy.session, copy.raw].uri, confirmed_at_us=at_us,
+                server=self._connection.server, uri=confirmed[copy.session, copy.raw].uri[:URI], confirmed_at_us=at_us,
                 rule=self._rule, actor=self._actor, plan=self._plan_id,
             )  # fmt: skip
             drafts.append(Draft(f"session-{copy.session}", versions[copy.session], event))

@@ -80,6 +80,7 @@ class _Push:
         self._unproven: dict[str, Unsent] = {}
         """Raw that is here and not confirmed yet, by sha256."""
         self._position = 0
+        self._opened_before = {origin.origin for origin in log.origins}
 
     def run(self, heads: AskHeads | None) -> Iterator[PushItem | PushSummary]:
         started = time.monotonic()
@@ -202,7 +203,7 @@ class _Push:
         while True:
             page = self._connection.get("/v1/manifest", Manifest, {"after": after, "limit": MANIFEST_PAGE})
             found += [(e.session, e.sha256, e.uri) for e in page.entries if (e.session, e.sha256) in wanted]
-            if page.next is None or page.next == after:
+            if page.next is None or page.next == after or not page.entries:
                 break
             after = page.next
         rest = sorted(wanted - {(session, raw) for session, raw, _ in found})
@@ -266,6 +267,12 @@ class _Push:
         """What this log holds of the origin behind `good` is said again under a new one; the server keeps its own."""
         from prosa.events.restating import fork_and_restate
 
+        if origin.origin not in self._opened_before:
+            raise ProsaError(
+                "The server says that it has other events of an origin that was opened a moment ago.",
+                "Everything is kept here.",
+                "Check the server; the next sync tries again.",
+            )
         with held(self._home.locks, "sync"):
             fork_and_restate(self._log, reason, origin, good)
             self._settle()

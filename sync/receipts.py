@@ -24,6 +24,10 @@ WHERE :lost OR NOT EXISTS (SELECT 1 FROM pushed p WHERE p.session = s.key AND p.
 GROUP BY r.raw, s.key ORDER BY r.raw, s.key"""
 
 
+URI: Final = 2_000
+"""Characters of where the server says that it keeps a raw."""
+
+
 class Unsent(msgspec.Struct, frozen=True):
     """A raw that the server was not shown to hold, and the sessions it is the last raw of a revision of."""
 
@@ -75,7 +79,7 @@ class Receipts:
                 [
                     (
                         f"session-{session}",
-                        PushConfirmed(session=session, raw=raw, uri=uri, server=self.server, position=position),
+                        PushConfirmed(session=session, raw=raw, uri=uri[:URI], server=self.server, position=position),
                     )
                     for session, raw, uri in found[start : start + BATCH_EVENTS]
                 ]

@@ -72,7 +72,7 @@ class RemoteBackend:
             page = self._ask("/v1/sessions", TimelinePage, to_parameters(asked))
             sessions += page.sessions
             subagents |= page.subagents
-            if page.next is None or (question.limit and len(sessions) >= question.limit):
+            if page.next is None or not page.sessions or (question.limit and len(sessions) >= question.limit):
                 return TimelinePage(sessions, subagents, page.hidden_empty, page.total, page.next)
             question = replace(question, after=page.next)
 
@@ -88,7 +88,7 @@ class RemoteBackend:
             else:
                 found.found += page.found
                 found.more, found.next = page.more, page.next
-            if page.next is None or (question.limit and len(found.found) >= question.limit):
+            if page.next is None or not page.found or (question.limit and len(found.found) >= question.limit):
                 return found
             question = replace(question, after=page.next)
 
@@ -111,17 +111,20 @@ class RemoteBackend:
             page = self._ask(_path(key) + "/turns", TurnsPage, asked | {"limit": min(most, PAGE)})
             yield from page.turns
             most -= len(page.turns)
-            if page.next is None:
+            if page.next is None or not page.turns:
                 return
             asked = {"after": page.next}
 
     def raw(self, session: Session) -> Iterator[bytes]:
         """The preserved bytes, streamed. Raises DamageError at their end where they are not the ones it names."""
         assert session.raw is not None
-        found = sha256()
+        found, left = sha256(), session.raw.size
         try:
             for piece in self._connection.read(f"/v1/raw/{session.raw.sha256}"):
                 found.update(piece)
+                left -= len(piece)
+                if left < 0:
+                    break
                 yield piece
         except ServerRefused as refused:
             if refused.problem.code == "not_found":  # the session is known: it is evidence that is missing
@@ -163,7 +166,7 @@ class RemoteBackend:
             asked = chosen | {"before": before, "limit": min(PAGE, limit - len(last))}
             page = self._ask("/v1/log", LogPage, asked)
             last = page.events + last
-            before = page.next
+            before = page.next if page.events else None
         yield from last
 
     def event(self, position: int) -> ShownEvent:
@@ -177,7 +180,7 @@ class RemoteBackend:
         while after is not None:
             page = self._ask(path, LogPage, {**chosen, "after": after, "limit": PAGE})
             yield from page.events
-            after = page.next
+            after = page.next if page.next is not None and page.next > after else None
 
     def _ask(self, path: str, kind: type[T], parameters: Parameters | None = None) -> T:
         try:
