@@ -19,6 +19,8 @@ from prosa.projections.zones import rfc3339
 FACTS = ("turns", "usage", "marks", "compactions", "gone")
 HIDDEN = frozenset({"header", "value", *FACTS})
 """Fields of a body that hold, or may hold, transcript text, or that are counted instead."""
+FIELD_BYTES = 1_000_000
+"""Of a field that is said; the keys of 20,000 sessions have room in it."""
 MEANT = ("reason", "to", "field", "kind", "other", "parser", "device", "hostname", "remote", "marker", "evidence")
 SUBJECTS = ("session", "path", "subject")
 """A line says the numbers first, then these, and the subject last: ids and paths are long."""
@@ -60,11 +62,15 @@ def summary(event: Recorded) -> dict[str, Any]:
         body = event.body()
         fields = msgspec.msgpack.decode(body, type=dict[str, msgspec.Raw])
         counted = {name: len(facts) for name in FACTS if (facts := getattr(codec.decode_as(Facts, body), name))}
-        small = {name: msgspec.msgpack.decode(raw) for name, raw in fields.items() if name not in HIDDEN}
+        small = {name: msgspec.msgpack.decode(raw) for name, raw in fields.items() if is_small(name, raw)}
         msgspec.json.encode(small)
     except (DamageError, msgspec.DecodeError, ValueError, TypeError, RecursionError):
         return {}  # also what JSON cannot say
     return small | counted
+
+
+def is_small(name: str, raw: msgspec.Raw) -> bool:
+    return name not in HIDDEN and len(raw) <= FIELD_BYTES
 
 
 class OriginNames(dict[int, str]):

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import asyncpg
 
+from prosa.events import codec
 from prosa.events.catalogue import EVENTS
 from prosa.events.errors import UsageError
 from prosa.events.log import Recorded
@@ -108,7 +109,7 @@ def _records(
 ) -> list[tuple[dict[str, Any] | None, int, int]]:
     """Of each row its record if it is wanted, its position and the bytes of its body."""
     events = map(Recorded._make, rows)
-    return [(record(origins, e) if wanted(e) else None, e.position, len(e.stored or b"")) for e in events]
+    return [(record(origins, e) if wanted(e) else None, e.position, codec.plain_size(e.stored or b"")) for e in events]
 
 
 async def _origins(conn: Connection, server: Server) -> dict[int, str]:

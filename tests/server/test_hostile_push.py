@@ -200,3 +200,18 @@ async def test_a_session_of_many_turns_that_is_stated_again_is_carried_at_once(s
         await worker.stop()
         one.log.close()
         other.log.close()
+
+
+async def test_a_page_of_the_log_ends_by_what_bodies_are_and_not_by_what_they_were_packed_to(
+    client: httpx.AsyncClient, server: Server, a_device: DeviceMaker, tmp_path: Path
+) -> None:
+    device = Device(tmp_path)
+    plain = b"\x81\xa1x\xc6\x00\x40\x00\x00" + bytes(4 * 1024 * 1024)
+    stored = zstandard.ZstdCompressor().compress(plain)
+    for _ in range(8):
+        await device.push_strange(server, "x", "session_dreamed", 1, plain, stored)
+    answer = await client.get("/v1/log?limit=1000", headers=await a_device())
+    assert len(answer.content) < 10_000, "a field of 4 MB is nothing to be said"
+    assert 1 <= len(answer.json()["events"]) < 8
+    assert answer.json()["next"] is not None
+    device.log.close()
