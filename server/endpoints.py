@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from starlette.convertors import IntegerConvertor, register_url_convertor
@@ -44,13 +44,16 @@ BODY_LIMIT = 64 * 1024 * 1024
 PUBLIC_BODY_LIMIT = 64 * 1024
 """Of a body that anybody may send."""
 
+LARGEST: Final = 10**18
+
 log = logging.getLogger(__name__)
 
 
 class Whole(IntegerConvertor):
-    """`{…:int}` of a path: as many digits as Postgres and Python take."""
+    """`{…:int}` of a path: of any length, which Python's own conversion refuses above 4,300 digits."""
 
-    regex = "[0-9]{1,18}"
+    def convert(self, value: str) -> int:
+        return int(value) if len(value) < 19 else LARGEST
 
 
 register_url_convertor("int", Whole())
