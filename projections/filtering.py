@@ -19,6 +19,8 @@ from prosa.projections.queries import KINDS, Filters
 from prosa.projections.tables import NOTHING, Tables, Values, value
 
 What = Literal["agent", "device", "profile", "model", "project"]
+NAMED = 30
+"""A message about an unknown value names so many of the known ones."""
 PROJECTS_NAMED = 10
 """A message about an unknown project names so many, those with the latest activity."""
 
@@ -191,7 +193,9 @@ def _check(tables: Tables, what: What, part: Condition, text: str) -> None:
 
 
 def _unknown(what: str, text: str, known: Iterable[str], total: int | None = None) -> UsageError:
-    named = list(known)
-    more = f", and {total - len(named)} more" if total is not None and total > len(named) else ""
+    every = list(known)
+    named = every[:NAMED]
+    left = (total or len(every)) - len(named)
+    more = f", and {left} more" if left else ""
     listed = ", ".join(named) + more if named else "none"
     return UsageError(f"No session here has the {what} {text!r}.", "", f"Known: {listed}.")

@@ -490,8 +490,9 @@ class Replay:
                 *(turn.at for turn in event.turns), *(item.at for item in event.usage),
                 *(mark.last for mark in event.marks), *(item.at for item in event.compactions),
             ):  # fmt: skip
-                if moment(at) is not None and (latest is None or at > latest):
-                    latest = at
+                known = moment(at)
+                if known is not None and (latest is None or known > latest):
+                    latest = known
         return latest
 
     def revisions(self, sid: int) -> list[Revision]:

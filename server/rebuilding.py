@@ -167,14 +167,24 @@ async def _compared(server: Server, connection: Connection, made: Projection, *,
         if old and old.version == SCHEMA_VERSION:
             await catch_up(server, connection, made, old.position)
             if made.position == old.position:
-                before = await digest(connection, Place(owner, old.number, old.worker).schema)
-                found = before.differences(await digest(connection, made.place.schema))
+                schema = Place(owner, old.number, old.worker).schema
+                found = await _differences(connection, schema, made.place.schema)
             else:
                 found = [f"the serving projection is at {old.position}, the new one at {made.position}"]
         if switch:
             await _switch(connection, made)
     log.info("projections compared", extra={"differences": len(found), "switched": switch})
     return found
+
+
+async def _differences(connection: Connection, serving: str, made: str) -> list[str]:
+    """What the tables of two schemas say otherwise. Serving tables that were harmed do not stop the new ones."""
+    try:
+        async with connection.transaction():
+            before = await digest(connection, serving)
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.DataCorruptedError) as bad:
+        return [f"the serving tables cannot be read: {bad}"]
+    return before.differences(await digest(connection, made))
 
 
 async def _switch(connection: Connection, made: Projection) -> None:

@@ -38,7 +38,7 @@ KEPT: Final = "Everything is kept here."
 LOG_IN: Final = "Log in again: prosa login"
 
 CONTENT: Final = frozenset({200, 206})
-WORDS: Final = 1_000
+WORDS: Final = 4_000
 LONGEST_S: Final = 86_400
 NOT_UNDERSTOOD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

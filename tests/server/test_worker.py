@@ -427,6 +427,20 @@ async def test_a_rebuild_while_the_worker_works_takes_its_place(server: Server, 
         assert await check(server) == []
 
 
+async def test_a_rebuild_takes_the_place_of_tables_that_were_harmed(server: Server, device: Device) -> None:
+    device.session("a", one="hello")
+    async with working(server) as worker:
+        await projected(worker, await device.push_all(server))
+    schema = (await serving(server))["schema"]
+    await server.pool.execute(f"DROP TABLE {schema}.turns")
+    (said_of_it,) = await check(server)
+    assert "cannot be read" in said_of_it
+    assert (await serving(server))["number"] == 1
+    assert await rebuild(server) == [said_of_it]
+    assert await ids(server) == ["a"]
+    assert await check(server) == []
+
+
 async def test_a_worker_far_behind_makes_all_anew_once_while_what_serves_answers_and_more_comes(
     server: Server, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
