@@ -38,10 +38,7 @@ UPDATE origins SET position = $3, hash = $4, pushed_at = now() WHERE owner = $1 
 STORED: Final = """
 SELECT origin_position, position, hash FROM events
 WHERE owner = $1 AND origin = $2 AND origin_position BETWEEN $3 AND $4 ORDER BY origin_position"""
-VERSIONS: Final = """
-SELECT stream, (
-    SELECT max(stream_version) FROM events WHERE owner = $1 AND origin = $2 AND events.stream = asked.stream
-) FROM unnest($3::text[]) AS asked (stream)"""
+VERSIONS: Final = "SELECT stream, version FROM stream_versions($1, $2, $3::text[])"
 COLUMNS: Final = (
     "owner", "position", "origin", "origin_position", "id", "stream", "stream_version", "type", "version", "at_us",
     "body_hash", "hash", "salt", "body",

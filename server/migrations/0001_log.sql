@@ -54,6 +54,18 @@ CREATE UNIQUE INDEX events_by_version ON events (owner, origin, stream, stream_v
 
 CREATE INDEX events_that_erase ON events (owner, stream) WHERE type = 'body_erased';
 
+-- Where the streams of an origin end. Without sorting only the index above gives the last version first: for an origin
+-- that the statistics do not know yet, any index seemed as good, and 500 streams cost 100 ms instead of 1.
+CREATE FUNCTION stream_versions(of_owner integer, of_origin integer, streams text[])
+RETURNS TABLE (stream text, version bigint)
+LANGUAGE sql STABLE SET enable_sort = off SET enable_seqscan = off AS $$
+    SELECT asked.stream, (
+        SELECT e.stream_version FROM events e
+        WHERE e.owner = of_owner AND e.origin = of_origin AND e.stream = asked.stream
+        ORDER BY e.stream_version DESC LIMIT 1
+    ) FROM unnest(streams) AS asked (stream)
+$$;
+
 -- A body is cleared where its erasure is an event, and in no other way. Returns whether there was one.
 CREATE FUNCTION erase_body(of_owner integer, at_position bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
