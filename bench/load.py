@@ -35,8 +35,8 @@ FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 CODE = re.compile(r'<p class="code"><code>([^<]+)</code>')
 QUESTIONS = (
     "/v1/sessions?limit=50",
-    "/v1/search?q=error&limit=20",
-    "/v1/search?q=%22connection+pool%22&limit=20",
+    "/v1/search?query=error&limit=20",
+    "/v1/search?query=%22connection+pool%22&limit=20",
     "/v1/reports/usage",
     "/v1/reports/days",
 )
