@@ -73,7 +73,7 @@ class Caller(NamedTuple):
     scope: Scope | None
     """None: nobody, on a public route."""
     device: str | None = None
-    """Fingerprint the token was issued to, or what it is merged into."""
+    """Fingerprint of the machine that asks: the one the token was issued to, or one that a merge ties to it."""
     token: str | None = None
     """Public id of the token."""
     owner: str = ""
