@@ -63,8 +63,8 @@ class IndexProjector:
         except IndexMissing:
             hint(CUT)
             self._db.close()
-            self._locks.enter_context(held(self._home.locks, "rebuild", wait=True))
-            rebuild(self._home.index, self._log, self._overrides)
+            with held(self._home.locks, "rebuild", wait=True):  # not longer: it can happen twice in one sync
+                rebuild(self._home.index, self._log, self._overrides)
             self._db = open_index(self._home.index)
 
     def described(self) -> dict[tuple[str, str, str], str | None]:

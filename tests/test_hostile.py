@@ -28,6 +28,7 @@ from prosa.cli.indexing import IndexProjector
 from prosa.events import codec
 from prosa.events.catalogue import Event
 from prosa.events.erasing import execute, plan_session
+from prosa.events.locks import held
 from prosa.events.log import Draft, Log
 from prosa.events.raw import RawStore
 from prosa.events.verify import preserved, verify_log, verify_raws
@@ -700,6 +701,21 @@ def test_a_reader_keeps_its_index_while_another_takes_its_place(store: Store) ->
     reader.close()
     assert prosa(store, "rebuild").returncode == 0
     assert len(list(store.home.index.glob("*.db"))) == 1
+    assert whole(store)
+
+
+def test_an_index_is_built_anew_twice_in_one_sync_where_the_log_changed_twice(store: Store) -> None:
+    """A restored log that then takes a new origin."""
+    store.write(A, transcript(A, 1))
+    store.sync()
+    with store.log() as log:
+        projector = IndexProjector(store.home, log, {})
+        for _ in range(2):
+            projector._db.execute("UPDATE checkpoint SET hash = zeroblob(32)")
+            projector.settle()
+            with held(store.home.locks, "rebuild"):
+                pass
+        projector.close(complete=True)
     assert whole(store)
 
 
