@@ -23,6 +23,8 @@ from prosa.events.catalogue import (
     LogForked,
     LogLocated,
     LogOpened,
+    SessionParsed,
+    SessionPart,
 )
 from prosa.events.chain import START, hash_body, hash_event
 from prosa.events.clock import now_us, uuid7
@@ -117,6 +119,14 @@ class Recorded(NamedTuple):
 
     def event(self) -> Event:
         return codec.decode(self.type, self.version, self.body())
+
+    def parse(self) -> SessionParsed | SessionPart | None:
+        """The facts of a parse's event; None once they were erased."""
+        if self.erased:
+            return None
+        event = self.event()
+        assert isinstance(event, (SessionParsed, SessionPart))
+        return event
 
 
 class Origin(NamedTuple):

@@ -143,8 +143,9 @@ class _Restating:
         assert last is not None
         parts = 0
         for number, position in enumerate(positions):
-            recorded, event = self._log.at(position), self._facts(position)
+            recorded = self._log.at(position)
             assert recorded is not None
+            event = recorded.parse()
             facts = _facts_of(event, lambda key, n=number: key is None or gone.get(key, -1) <= n)  # type: ignore[misc]
             if position != positions[-1]:
                 if any(facts.values()):
@@ -157,11 +158,7 @@ class _Restating:
 
     def _facts(self, position: int) -> c.SessionParsed | c.SessionPart | None:
         recorded = self._log.at(position)
-        if recorded is None or recorded.erased:
-            return None
-        event = recorded.event()
-        assert isinstance(event, (c.SessionParsed, c.SessionPart))
-        return event
+        return recorded.parse() if recorded else None
 
 
 def _facts_of(event: Any, holds: Callable[[int | None], bool]) -> dict[str, tuple[Any, ...]]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import apsw
 
 from prosa.events.log import Log
 from prosa.events.raw import RawStore
 from prosa.projections.answers import Answers
-from prosa.projections.device_list import ListedDevice, listed
 from prosa.projections.hits import IndexFinder
 from prosa.projections.tables import SqliteTables
+
+if TYPE_CHECKING:
+    from prosa.projections.device_list import ListedDevice
 
 FEW: Final = 1_000
 """Above so many raws the folders are listed instead of asking for each file (10,000: 9 ms instead of 57)."""
@@ -27,6 +29,8 @@ class LocalBackend(Answers):
 
     def devices(self) -> list[ListedDevice]:
         """Every machine that wrote into this log, and what it was told about others."""
+        from prosa.projections.device_list import listed  # one command asks
+
         return listed(self._tables)
 
 

@@ -474,11 +474,7 @@ class Replay:
     def _parse(self, position: int) -> c.SessionParsed | c.SessionPart | None:
         """The facts an event holds; None once they were erased."""
         recorded = self._log.at(position)
-        if recorded is None or recorded.erased:
-            return None
-        event = recorded.event()
-        assert isinstance(event, (c.SessionParsed, c.SessionPart))
-        return event
+        return recorded.parse() if recorded else None
 
     def _latest(self, positions: Iterable[int]) -> int | None:
         latest: int | None = None
