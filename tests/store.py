@@ -42,6 +42,11 @@ def claude_lines(session: str, turns: int, *, start: int = 0, text: str = "") ->
     return [json.dumps(line).encode() + b"\n" for line in lines]
 
 
+def fork_of(lines: list[bytes], old: str, new: str) -> list[bytes]:
+    """Copies as --fork-session writes them: the same uuid and message id under a new session id."""
+    return [line.replace(old.encode(), new.encode()) for line in lines]
+
+
 class Store:
     """One user's home and one installation of prosa beside it."""
 
@@ -135,3 +140,19 @@ class Store:
             for path in (self.root / "prosa").rglob("*")
             if path.is_file()
         }
+
+
+def two_machines(root: Path) -> list[Store]:
+    """One machine has a session and its fork, the other an older copy of the session, grown differently."""
+    base = claude_lines(A, 4)
+    one, two = Store(root / "one"), Store(root / "two")
+    one.write(A, b"".join(base))
+    one.sync()
+    one.write(B, b"".join(fork_of(base[:6], A, B) + claude_lines(B, 1, start=7)))
+    one.sync()
+    two.write(A, b"".join(base[:9] + claude_lines(A, 1, start=8)))
+    two.write(C, b"".join(claude_lines(C, 2)))
+    two.sync()
+    two.write(A, b"".join(base[:9] + claude_lines(A, 2, start=8)))
+    two.sync()
+    return [one, two]

@@ -9,8 +9,7 @@ import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store import A, B, C, Store, claude_lines
-from test_laws import fork_of
+from store import A, B, C, two_machines
 
 from prosa.events.log import Log
 from prosa.projections.building import build
@@ -18,22 +17,6 @@ from prosa.projections.digest import Digest
 
 EVENT = "SELECT origin, origin_position, id, stream, stream_version, type, version, at_us, body_hash, hash, salt, body"
 PUT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-
-def two_machines(root: Path) -> list[Path]:
-    """Two logs: one machine has a session and its fork, the other an older copy of the session, grown differently."""
-    base = claude_lines(A, 4)
-    one, two = Store(root / "one"), Store(root / "two")
-    one.write(A, b"".join(base))
-    one.sync()
-    one.write(B, b"".join(fork_of(base[:6], A, B) + claude_lines(B, 1, start=7)))
-    one.sync()
-    two.write(A, b"".join(base[:9] + claude_lines(A, 1, start=8)))
-    two.write(C, b"".join(claude_lines(C, 2)))
-    two.sync()
-    two.write(A, b"".join(base[:9] + claude_lines(A, 2, start=8)))
-    two.sync()
-    return [one.home.log, two.home.log]
 
 
 def merged(logs: list[Path], order: list[int], target: Path) -> Path:
@@ -75,7 +58,7 @@ def test_any_interleaving_of_two_machines_gives_the_same_sessions(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     root = tmp_path_factory.mktemp("machines")
-    logs = two_machines(root)
+    logs = [store.home.log for store in two_machines(root)]
     straight = projected(merged(logs, [], root / "straight.db"), root / "i1")
     order = data.draw(st.lists(st.integers(0, 1), max_size=40))
     mixed = projected(merged(logs, order, root / "mixed.db"), root / "i2")
@@ -83,7 +66,7 @@ def test_any_interleaving_of_two_machines_gives_the_same_sessions(
 
 
 def test_two_machines_count_what_they_share_once(tmp_path: Path) -> None:
-    logs = two_machines(tmp_path)
+    logs = [store.home.log for store in two_machines(tmp_path)]
     log = merged(logs, [0, 1] * 20, tmp_path / "both.db")
     with Log(log) as opened:
         building, _ = build(tmp_path / "index", opened, {})

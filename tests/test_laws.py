@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store import A, B, C, Store, claude_lines
+from store import A, B, C, Store, claude_lines, fork_of
 
 from prosa.events.catalogue import LogForked
 from prosa.events.facts import Facts
@@ -190,11 +190,6 @@ def test_without_index_and_agents_files_everything_still_answers(store: Store) -
     store.sync()
     assert store.sessions() == before
     assert store.serving() == digest
-
-
-def fork_of(lines: list[bytes], old: str, new: str) -> list[bytes]:
-    """Copies as --fork-session writes them: the same uuid and message id under a new session id."""
-    return [line.replace(old.encode(), new.encode()) for line in lines]
 
 
 @pytest.mark.parametrize("order", [(A, B, C), (C, B, A), (B, A, C)])

@@ -1,19 +1,12 @@
-"""What a run of the command line left, and a run in a process of its own."""
+"""The command line over the in-memory back end, in a process of its own."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 FAKE = Path(__file__).with_name("cli_fake.py")
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 def spawn(*args: str) -> subprocess.Popen[bytes]:

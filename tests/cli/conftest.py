@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cli_fake import Rooms
-from cli_run import Ran
+from command import Ran, caller
 
 import prosa as package
 from prosa.cli import opening
@@ -46,15 +46,7 @@ def rooms(monkeypatch: pytest.MonkeyPatch) -> Rooms:
 @pytest.fixture
 def prosa(rooms: Rooms, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Runs one command line over `rooms`; stdout is no terminal."""
-    from prosa.cli.app import run
-
-    def call(*args: str) -> Ran:
-        capfd.readouterr()
-        code = run(list(args))
-        sys.stdout.flush()
-        return Ran(code, *capfd.readouterr())
-
-    return call
+    return caller(capfd)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from cli_fake import Rooms
-from cli_run import Ran, spawn
+from cli_run import spawn
+from command import Ran
 
 from prosa import __version__
 from prosa.cli import exit_codes

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_run import Ran
+from command import Ran, caller
 from store import A, B, Store, claude_lines
 
 from prosa.events import device as devices
@@ -35,15 +34,7 @@ def place(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 @pytest.fixture
 def prosa(place: Store, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Over the real rooms, not over the in-memory ones."""
-    from prosa.cli.app import run
-
-    def call(*args: str) -> Ran:
-        capfd.readouterr()
-        code = run(list(args))
-        sys.stdout.flush()
-        return Ran(code, *capfd.readouterr())
-
-    return call
+    return caller(capfd)
 
 
 Prosa = Callable[..., Ran]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_fake import Rooms, make
-from cli_run import Ran
+from command import Ran
 from msgspec.structs import replace
 
 from prosa.cli.checks import check_permissions, check_retention

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli.commands import COMMANDS
 

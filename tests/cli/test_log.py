@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli import opening
 from prosa.events import catalogue as c

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 from cli_fake import REPORTS, Rooms
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli.analytics import REPORTS as NAMED
 from prosa.cli.text import width

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli.app import run
 from prosa.cli.checks import Check

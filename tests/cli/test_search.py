@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from cli_fake import Rooms
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli.search import marked
 from prosa.cli.terminal import Paint

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from cli_fake import CJK, Rooms, sessions, turns
-from cli_run import Ran, spawn
+from cli_run import spawn
+from command import Ran
 
 from prosa.cli import opening
 from prosa.cli.text import width

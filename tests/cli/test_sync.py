@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from cli_fake import SYNCED_IN_PART, Rooms
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli.progress import Bar
 from prosa.events.errors import LockedError

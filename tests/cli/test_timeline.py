@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import msgspec
 from cli_fake import CJK, NOW, Rooms, sessions, us
-from cli_run import Ran
+from command import Ran
 
 from prosa.cli.text import width
 from prosa.projections.queries import Filters, Session

@@ -16,8 +16,7 @@ import msgspec
 import pytest
 from cluster import new_database
 from pushed import Device, parsed, turns
-from store import A, B, C, Store, claude_lines
-from test_laws import fork_of
+from store import A, B, C, Store, claude_lines, fork_of, two_machines
 
 from prosa.events import codec
 from prosa.events.catalogue import Event, SessionExtended, SessionParsed
@@ -157,22 +156,6 @@ async def test_check_says_what_differs_and_switches_nothing(server: Server, devi
         assert await check(server) == []
 
 
-def two_devices(root: Path) -> list[Store]:
-    """One machine has a session and its fork, the other an older copy of the session, grown differently."""
-    base = claude_lines(A, 4)
-    one, two = Store(root / "one"), Store(root / "two")
-    one.write(A, b"".join(base))
-    one.sync()
-    one.write(B, b"".join(fork_of(base[:6], A, B) + claude_lines(B, 1, start=7)))
-    one.sync()
-    two.write(A, b"".join(base[:9] + claude_lines(A, 1, start=8)))
-    two.write(C, b"".join(claude_lines(C, 2)))
-    two.sync()
-    two.write(A, b"".join(base[:9] + claude_lines(A, 2, start=8)))
-    two.sync()
-    return [one, two]
-
-
 def without_places(said: Digest) -> dict[str, str]:
     """Sessions as hashes, without where the log has their revisions: that depends on who pushed first."""
     return {
@@ -184,7 +167,7 @@ def without_places(said: Digest) -> dict[str, str]:
 async def test_any_interleaving_of_two_devices_and_any_batches_give_the_same_sessions(
     cluster: Cluster, template: str, settings: Settings, tmp_path: Path
 ) -> None:
-    stores = two_devices(tmp_path)
+    stores = two_machines(tmp_path)
     results = []
     for seed in range(6):
         chance = random.Random(seed)

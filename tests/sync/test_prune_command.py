@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
 
 import pytest
+from command import Ran, caller
 from prunes import here, log_in, push
 from served import OWNER, Served
 from store import A, B, Store, claude_lines
@@ -21,34 +19,15 @@ from prosa.sync.http import Connection
 OTHER = "00000000000000aa"
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
 Prosa = Callable[..., Ran]
 
 
 @pytest.fixture
 def prosa(store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Prosa:
     """The command line over the store's folders."""
-    from prosa.cli.app import run
-
     for name in ("HOME", "PROSA_HOME", "PROSA_CONFIG_HOME"):
         monkeypatch.setenv(name, store.env[name])
-
-    def call(*args: str) -> Ran:
-        capfd.readouterr()
-        code = run(list(args))
-        sys.stdout.flush()
-        return Ran(code, *capfd.readouterr())
-
-    return call
+    return caller(capfd)
 
 
 @pytest.fixture
